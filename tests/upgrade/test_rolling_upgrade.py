@@ -171,10 +171,24 @@ def roll(cluster: LocalCluster, releases: Releases, *, earlier: bool) -> None:
             wait_for_whole_isrs(cluster, topic, PARTITIONS)
 
 
+def check_earlier_node_is_refused(cluster: LocalCluster, releases: Releases, level: int) -> None:
+    """Start a node with the earlier release, which does not support the level; it ends, and the tree's serves again."""
+    node = cluster.nodes[1]
+    for is_earlier in (True, False):
+        releases.choose(node, earlier=is_earlier)
+        node.stop(60)
+        node.start()
+        if is_earlier:
+            wait_for(lambda: not node.is_running, "the node to end")
+            assert f"the cluster has metadata.version at level {level}, broker 1 does levels" in node.log_tail()
+    cluster.wait_ready(_READY_S)
+
+
 @pytest.mark.timeout(900)
 def test_rolling_upgrade_and_the_way_back_lose_nothing_until_the_level_is_raised(
     cluster: LocalCluster, releases: Releases
 ) -> None:
+    newest_of_earlier = highest_level(cluster)
     # The cluster has the levels of the first release with features: one below what either release supports.
     succeed(cluster, "cluster", "features", "downgrade", f"metadata.version={FIRST_LEVEL}")
     for topic in (SDK_TOPIC, KAFKA_TOPIC):
@@ -198,6 +212,8 @@ def test_rolling_upgrade_and_the_way_back_lose_nothing_until_the_level_is_raised
         sdk.wait_for_progress()
         sdk.stop()
         kafka.end_producing()
+    if level > newest_of_earlier:
+        check_earlier_node_is_refused(cluster, releases, level)
     assert not sdk.failed
     assert not kafka.errors
     assert len(kafka.acknowledged) == kafka.sent

@@ -53,7 +53,7 @@ from tidelog_quorum.controller.elections import changes_by_rules, ends_elr, rule
 from tidelog_quorum.controller.partition_queue import MAX_CHANGES
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state import ControllerState
-from tidelog_quorum.metadata.features import uses_elr
+from tidelog_quorum.metadata.features import CLIENT_METRICS_VERSION, METADATA_VERSION, uses_elr
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
 from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.metadata.topic_config import (
@@ -209,6 +209,11 @@ def _existing(image: MetadataImage, resource: ConfigResourceName) -> ConfigResou
 
 def _subscription(image: MetadataImage, name: str) -> ConfigResource:
     check_subscription(name, {})
+    if image.feature_levels.get(METADATA_VERSION, 0) < CLIENT_METRICS_VERSION:
+        # A process of an earlier version could not read the record.
+        needed = f"{METADATA_VERSION} {CLIENT_METRICS_VERSION}"
+        text = f"subscriptions to client metrics need {needed}: upgrade the feature first"
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
     found = ConfigResource(_CLIENT_METRICS, name)
     if found not in image.configs:
         number = sum(resource.type is _CLIENT_METRICS for resource in image.configs)

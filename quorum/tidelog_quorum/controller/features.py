@@ -6,7 +6,8 @@ Rules for a change, which applies to a whole request or not at all:
 - a lower level needs a downgrade, a higher one an upgrade; ``metadata.version`` never falls below 1;
 - enabling eligible leader replicas writes the cluster-wide ``min.insync.replicas`` that they need and removes those of
   single brokers (KIP-966); disabling them drops them, and is safe only while no partition depends on them;
-- ``metadata.version`` cannot fall below the level of ACLs, credentials or client quotas while there are any.
+- ``metadata.version`` cannot fall below the level of ACLs, credentials, client quotas or subscriptions to client
+  metrics while there are any.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.features import (
     ACLS_VERSION,
+    CLIENT_METRICS_VERSION,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     SECURITY_VERSION,
@@ -139,11 +141,16 @@ def _check_records(image: MetadataImage, level: int) -> None:
         ("SCRAM credentials", SECURITY_VERSION, len(image.scram_credentials)),
         ("entities with client quotas", SECURITY_VERSION, len(image.client_quotas)),
         ("delegation tokens", SECURITY_VERSION, len(image.delegation_tokens)),
+        ("subscriptions to client metrics", CLIENT_METRICS_VERSION, _count_subscriptions(image)),
     )
     for what, first_level, count in needed:
         if count and level < first_level:
             text = f"the metadata log has {count} {what}, which level {level} does not have: delete them"
             raise error_for(ErrorCode.FEATURE_UPDATE_FAILED, text)
+
+
+def _count_subscriptions(image: MetadataImage) -> int:
+    return sum(resource.type is ConfigResourceType.CLIENT_METRICS for resource in image.configs)
 
 
 def _check_independent_of_elr(image: MetadataImage) -> None:

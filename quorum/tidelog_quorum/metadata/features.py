@@ -21,6 +21,9 @@ ACLS_VERSION = 2
 SECURITY_VERSION = 3
 """The first level of ``metadata.version`` with records of client quotas, SCRAM credentials and delegation tokens."""
 
+CLIENT_METRICS_VERSION = 4
+"""The first level of ``metadata.version`` with settings of subscriptions to the metrics of clients."""
+
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 """At level 1 the controller maintains eligible leader replicas (KIP-966)."""
 
@@ -30,7 +33,7 @@ the producer's epoch (KIP-890)."""
 
 SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
     {
-        METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, SECURITY_VERSION),
+        METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, CLIENT_METRICS_VERSION),
         ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
         TRANSACTION_VERSION: FeatureRange(TRANSACTION_VERSION, 0, 2),
     }

@@ -22,9 +22,14 @@ from tidelog_foundation.requests.configs import (
     ConfigResourceType,
     IncrementalAlterConfigsRequest,
 )
+from tidelog_foundation.requests.features import FeatureUpdate, FeatureUpgradeType, UpdateFeaturesRequest
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from tidelog_quorum.metadata.features import (
+    CLIENT_METRICS_VERSION,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+)
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
 from tidelog_quorum.metadata.records import FeatureLevelRecord, PartitionChangeRecord
 from tidelog_quorum.metadata.topic_config import (
@@ -37,7 +42,7 @@ from tidelog_quorum.metadata.topic_config import (
 )
 from tidelog_quorum.server.config import QuorumConfig
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 1, 2, 3, 4
 
 
@@ -78,6 +83,21 @@ def test_set_and_delete_change_a_topics_settings(one: Any) -> None:
     assert one.image.config_of_topic("t") == {"retention.ms": "5", "segment.ms": "7"}
     assert alter(one, TOPIC, "t", operation("retention.ms", kind=DELETE)) == ("NONE", "")
     assert one.image.config_of_topic("t") == {"segment.ms": "7"}
+
+
+def test_subscriptions_to_client_metrics_need_a_level_that_earlier_versions_refuse(driver: Any) -> None:
+    interval = operation("interval.ms", "60000")
+    driver.set_levels({METADATA_VERSION: CLIENT_METRICS_VERSION - 1})
+    code, message = alter(driver, CLIENT_METRICS, "latency", interval)
+    assert code == "UNSUPPORTED_VERSION"
+    assert "subscriptions to client metrics need metadata.version 4: upgrade the feature first" in message
+    driver.set_levels({METADATA_VERSION: CLIENT_METRICS_VERSION})
+    assert alter(driver, CLIENT_METRICS, "latency", interval) == ("NONE", "")
+    update = FeatureUpdate(METADATA_VERSION, CLIENT_METRICS_VERSION - 1, FeatureUpgradeType.SAFE_DOWNGRADE)
+    with pytest.raises(TidelogError, match="the metadata log has 1 subscriptions to client metrics"):
+        driver.do(driver.controller.handle, UpdateFeaturesRequest((update,)))
+    assert alter(driver, CLIENT_METRICS, "latency", operation("interval.ms", kind=DELETE)) == ("NONE", "")
+    driver.do(driver.controller.handle, UpdateFeaturesRequest((update,)))
 
 
 def test_an_operation_without_a_type_sets(one: Any) -> None:

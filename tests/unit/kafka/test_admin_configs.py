@@ -21,7 +21,9 @@ from tidelog_node.kafka.protocol.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from tidelog_quorum.metadata.records import ConfigRecord
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.metadata.features import CLIENT_METRICS_VERSION, METADATA_VERSION
+from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -290,6 +292,8 @@ def test_a_change_of_settings_that_fails_whole_is_the_error_of_each_resource():
 
 def test_subscriptions_to_client_metrics_are_listed_while_they_have_settings():
     node = AdminNode(1)
+    level = FeatureLevelRecord(METADATA_VERSION, CLIENT_METRICS_VERSION)
+    node.controller.do(lambda *_: Result([level], None), None)
 
     def listed():
         response = node.ask(ListConfigResourcesRequest(), 0, ListConfigResourcesResponse)
