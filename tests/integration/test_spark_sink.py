@@ -228,6 +228,33 @@ def test_stream_writes_each_row_once_and_drops_a_repeated_batch(copy: Copy, tmp_
 
 
 @pytest.mark.chaos
+@pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
+def test_stream_whose_topic_is_deleted_fails_soon_with_its_name_and_loses_no_batch(
+    spark: SparkSession, fake: FakeCluster, semantics: str, tmp_path: Path
+) -> None:
+    servers = {"bootstrap.servers": fake.bootstrap_servers}
+    rows = spark.readStream.format("tidelog").options(**servers, subscribe="t", startingOffsets="earliest").load()
+    writer = rows.select("value").writeStream.format("tidelog").options(**servers, topic="u")
+    writer = writer.option("sink.semantics", semantics).option("checkpointLocation", str(tmp_path))
+    fake.append("t", 0, _batch(range(10)))
+    query = writer.start()
+    try:
+        query.processAllAvailable()
+        assert len(records(fake, "u")) == 10
+        with AdminClient(fake.client_settings()) as admin:
+            admin.delete_topics(["u"])["u"].result()
+        fake.append("t", 0, _batch(range(10, 20)))
+        with pytest.raises(StreamingQueryException, match=r"there is no topic ['\"]u['\"]"):
+            query.awaitTermination(DEADLINE_S)
+    finally:
+        query.stop()
+    assert open_transactions(fake) == []
+    fake.create_topic("u", partitions=2)
+    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    assert sorted(int(record.value or b"-1") for record in records(fake, "u")) == list(range(10, 20))
+
+
+@pytest.mark.chaos
 @pytest.mark.parametrize("step", ["Write after", "TakeOver after"])
 def test_stream_writes_each_row_once_after_a_process_was_killed(copy: Copy, step: str) -> None:
     copy.append(10)
