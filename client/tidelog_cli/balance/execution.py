@@ -62,7 +62,7 @@ class Execution:
         Raises:
             TidelogError: a move was refused, or cancelled by somebody else; a preferred leader was not elected.
         """
-        if self._pace.throttle is not None and self._plan.bytes:
+        if self._pace.throttle is not None:
             self._limit(self._pace.throttle)
         with MoveProgress(self._session, self._plan.bytes) as progress:
             while self._step(progress):
@@ -117,6 +117,8 @@ class Execution:
         wanted = {move.key: move.after for move in self._plan.moves if move.adding}
         current = {move.key: move.before for move in self._plan.moves}
         moves = throttles.moves_of(wanted, current, ongoing)
+        if not moves:
+            return
         throttles.set_throttle(self._admin, moves, bytes_per_second, self._session.timeout_s)
 
     def _elect(self) -> None:

@@ -12,7 +12,7 @@ from tidelog_cli.balance.execution import DEFAULT_MOVES_PER_NODE, Execution, Pac
 from tidelog_cli.balance.goals import Goal, Policy
 from tidelog_cli.balance.measurement import take_snapshot, with_rates
 from tidelog_cli.balance.planner import Plan, make_plan
-from tidelog_cli.balance.snapshot import ClusterSnapshot
+from tidelog_cli.balance.snapshot import ClusterSnapshot, NodeState
 from tidelog_cli.options.connection import Session, connected
 from tidelog_cli.options.durations import seconds
 from tidelog_cli.output.printing import UsageError, counted, print_json, print_table, print_warning
@@ -136,7 +136,13 @@ def show_plan(session: Session, snapshot: ClusterSnapshot, plan: Plan) -> None:
 
 
 def warn(snapshot: ClusterSnapshot, plan: Plan) -> None:
-    """Print warnings about replicas that cannot leave a leaving node."""
+    """Print warnings about partitions that stay where they are: for nodes that do not run, and on leaving nodes."""
+    for node in snapshot.nodes.values():
+        kept = sum(node.id in partition.replicas for partition in snapshot.partitions.values())
+        if node.state is NodeState.FENCED and kept:
+            print_warning(
+                f"node {node.id} is not running: {counted(kept, 'partition')} with a replica on it stay as is"
+            )
     for obstacle in plan.obstacles:
         state = snapshot.nodes[obstacle.node].state.value
         print_warning(f"{report.name(obstacle.key)} stays on node {obstacle.node} ({state}): {obstacle.reason}")
@@ -145,7 +151,11 @@ def warn(snapshot: ClusterSnapshot, plan: Plan) -> None:
 def _execute(session: Session, admin: AdminClient, snapshot: ClusterSnapshot, plan: Plan, pace: Pace) -> None:
     warn(snapshot, plan)
     session.say(report.summary(plan))
-    Execution(session, admin, plan, pace).run()
+    try:
+        Execution(session, admin, plan, pace).run()
+    except KeyboardInterrupt:
+        typer.echo("The moves in progress go on; --execute continues the rest, and --stop cancels them.", err=True)
+        raise
     document = {"moves": len(plan.moves), "bytes": plan.bytes, "elections": len(plan.elections)}
     session.done(document | {"limited": plan.is_limited}, *(() if plan.is_empty else ("The rebalance is complete.",)))
 

@@ -38,10 +38,10 @@ class Search:
 
     def find_change(self, position: int) -> Changes | None:
         """Return a change that reduces the score at ``position`` and none of the hard goals' or earlier ones'."""
-        if position == RACKS:
-            return _best(self._placement, position, _rack_moves(self._placement))
-        if position == CAPACITY:
-            return _best(self._placement, position, _unloading_moves(self._placement))
+        if position in (RACKS, CAPACITY):
+            moves = _rack_moves if position == RACKS else _unloading_moves
+            best = (_best(self._placement, position, candidates) for candidates in moves(self._placement))
+            return next((changes for changes in best if changes is not None), None)
         goal = self._placement.policy.goals[position - HARD_GOALS]
         if goal in (Goal.LEADERS, Goal.BYTES_OUT):
             found = self._between_nodes(goal, position, _leader_moves)
@@ -105,19 +105,20 @@ def _is_progress(effect: Score | None, position: int) -> bool:
     return effect is not None and effect[position] < 0 and all(value <= 0 for value in effect[:position])
 
 
-def _rack_moves(placement: Placement) -> Iterator[Changes]:
+def _rack_moves(placement: Placement) -> Iterator[Iterable[Changes]]:
+    """Yield the moves of each partition that could be in more racks."""
     for number, replicas in enumerate(placement.replicas):
-        if placement.is_movable(number) and placement.missing_racks(number, replicas) > 0:
-            for node in replicas:
-                yield from _moves_from(placement, number, node)
+        if placement.missing_racks(number, replicas) > 0 and placement.is_movable(number):
+            yield [changes for node in replicas for changes in _moves_from(placement, number, node)]
 
 
-def _unloading_moves(placement: Placement) -> Iterator[Changes]:
-    """Yield the moves away from nodes whose disk is too full."""
+def _unloading_moves(placement: Placement) -> Iterator[Iterable[Changes]]:
+    """Yield the moves of each partition away from a node whose disk is too full, the largest first."""
     for node in placement.available:
         if (placement.free_bytes(node) or 0) < 0:
-            for number in _movable(placement, node):
-                yield from _moves_from(placement, number, node)
+            sizes = [(-placement.partitions[number].size_bytes, number) for number in _movable(placement, node)]
+            for _, number in sorted(sizes):
+                yield _moves_from(placement, number, node)
 
 
 def _moves_from(placement: Placement, number: int, node: int) -> Iterator[Changes]:

@@ -166,7 +166,7 @@ _NEVER_ASKED = _keys(
     share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
     share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
-    telemetry.max.bytes transaction.state.log.load.buffer.size
+    transaction.state.log.load.buffer.size
     """
 )
 

@@ -189,3 +189,31 @@ def test_partitions_that_share_a_rack_are_moved_apart():
     nodes = {0: Node(0, "a"), 1: Node(1, "a"), 2: Node(2, "b")}
     plan = make_plan(ClusterSnapshot(nodes, {TopicPartition("t", 0): Partition((0, 1), 0)}))
     assert racks_of(ClusterSnapshot(nodes), plan.moves[0].after) == {"a", "b"}
+
+
+def test_replica_does_not_leave_for_a_disk_without_room():
+    nodes = {0: Node(0, capacity_bytes=100 * MIB), 1: Node(1, state=NodeState.DRAINING, capacity_bytes=100 * MIB)}
+    partitions = {TopicPartition("t", 0): Partition((1,), 1, 70 * MIB), TopicPartition("t", 1): Partition((1,), 1, MIB)}
+    plan = make_plan(ClusterSnapshot(nodes, partitions | {TopicPartition("u", 0): Partition((0,), 0, 20 * MIB)}))
+    assert [move.key.partition for move in plan.moves] == [1]
+    assert [o.reason for o in plan.obstacles] == [f"no other node has room for its {70 * MIB:,} bytes"]
+
+
+def test_replica_does_not_leave_for_a_rack_that_has_one_while_another_rack_runs():
+    full = Node(2, "b", capacity_bytes=MIB)
+    nodes = {0: Node(0, "a"), 1: Node(1, "b", NodeState.DRAINING), 2: full, 3: Node(3, "a")}
+    plan = make_plan(ClusterSnapshot(nodes, {TopicPartition("t", 0): Partition((0, 1), 0, 70 * MIB)}))
+    assert not plan.moves
+    assert "are in racks that have a replica" in plan.obstacles[0].reason
+    without_rack_b = make_plan(
+        ClusterSnapshot({i: nodes[i] for i in (0, 1, 3)}, {TopicPartition("t", 0): Partition((0, 1), 0, 70 * MIB)})
+    )
+    assert without_rack_b.moves[0].after == (0, 3)
+
+
+def test_disk_that_is_too_full_is_emptied_before_anything_else():
+    nodes = {0: Node(0, capacity_bytes=100 * MIB), 1: Node(1, capacity_bytes=1_000 * MIB)}
+    partitions = {TopicPartition("t", i): Partition((0,), 0, 30 * MIB) for i in range(3)}
+    plan = make_plan(ClusterSnapshot(nodes, partitions), Policy(goals=()))
+    assert len(plan.moves) == 1
+    assert plan.loads[0].after[Goal.DISK] == 60 * MIB
