@@ -14,7 +14,7 @@ from tidelog.testing import FakeCluster
 from tidelog_foundation.authorization.standard_authorizer import STANDARD_AUTHORIZER
 from tidelog_foundation.security import Principal
 from tidelog_foundation.transport.services import Caller, RpcContext
-from tidelog_node.server import process
+from tidelog_node.server import grpc_services
 from tidelog_testing import fake_cluster
 
 DEADLINE_S = 10
@@ -32,7 +32,7 @@ def authorized_cluster(settings: Mapping[str, str] | None = None, *, named: bool
     own = {**AUTHORIZED, **(settings or {})}
     with pytest.MonkeyPatch.context() as patch:
         if named:
-            patch.setattr(process, "callers_of", lambda _: _named_user)
+            patch.setattr(grpc_services, "callers_of", lambda _: _named_user)
         patch.setattr(
             fake_cluster,
             "Settings",

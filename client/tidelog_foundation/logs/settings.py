@@ -45,7 +45,7 @@ class LoggingSettings:
     logging_level: str = setting(
         "INFO",
         f"The level of the log, one of {', '.join(LEVELS)}, and levels of single loggers or packages: "
-        "INFO,tidelog_node.log=DEBUG. IncrementalAlterConfigs on a BROKER_LOGGER changes levels of a process that runs.",
+        "INFO,tidelog_node.log=DEBUG. IncrementalAlterConfigs on a BROKER_LOGGER changes levels of a running process.",
         _parse_levels,
         config_type="LIST",
     )

@@ -36,7 +36,13 @@ CALL_ERRORS: Final = Metric(
     labels=("api", "error"),
     kafka=("kafka.network:type=RequestMetrics,request=*,name=ErrorsPerSec,error=*",),
 )
-METRICS: Final = (CALL_TIME, CALL_ERRORS)
+OPEN_CALLS: Final = Metric(
+    "tidelog_grpc_open_calls",
+    Kind.GAUGE,
+    "The gRPC calls and streams in progress.",
+    labels=("api",),
+)
+METRICS: Final = (CALL_TIME, CALL_ERRORS, OPEN_CALLS)
 
 
 class CalledBy(Protocol):
@@ -118,6 +124,15 @@ class CallTimes:
         self._slow = slow
         self._times: dict[str, _MethodTimes] = {}
         self._errors: Counter[tuple[str, str]] = Counter()
+        self._open: Counter[tuple[str]] = Counter()
+
+    def open(self, method: str) -> None:
+        """Count a call or stream that begins."""
+        self._open[(method,)] += 1
+
+    def close(self, method: str) -> None:
+        """Count the end of a call or stream."""
+        self._open[(method,)] -= 1
 
     def end(self, method: str, timer: CallTimer, request: CalledBy) -> None:
         """Count a request that ends now, and report it if it was slow."""
@@ -146,3 +161,4 @@ class CallTimes:
             }
         )
         yield CALL_ERRORS.of(self._errors)
+        yield OPEN_CALLS.of(self._open)

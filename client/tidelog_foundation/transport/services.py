@@ -290,6 +290,7 @@ class Service:
             assert isinstance(entry, Call | MetadataCall)
             timer, name = CallTimer(), CallName(rpc)
             begin_request(name)
+            times.open(method.name)
             try:
                 caller = Caller(rpc, identify(rpc))
                 if isinstance(entry, MetadataCall):
@@ -306,11 +307,13 @@ class Service:
             except Exception as error:  # noqa: BLE001  # _abort logs it
                 await self._abort(method, rpc, error, times)
             finally:
+                times.close(method.name)
                 times.end(method.name, timer, name)
 
         async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
             assert not isinstance(entry, Call | MetadataCall)
             begin_request(CallName(rpc))
+            times.open(method.name)
             try:
                 caller = Caller(rpc, identify(rpc))
                 if guard is not None:
@@ -321,6 +324,8 @@ class Service:
                         yield response
             except Exception as error:  # noqa: BLE001  # _abort logs it
                 await self._abort(method, rpc, error, times)
+            finally:
+                times.close(method.name)
 
         if method.server_streaming:
             return grpc.stream_stream_rpc_method_handler(answer_all, None, _serialize)

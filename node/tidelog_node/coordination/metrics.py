@@ -12,6 +12,7 @@ from tidelog_node.coordination.shard_driver import LOAD_TIME
 from tidelog_node.groups.loaded_groups import LoadedGroup
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.partitions import PartitionRegistry
+from tidelog_node.transactions.shard import TransactionShard
 
 _GROUPS: Final = "kafka.server:type=group-coordinator-metrics"
 _MANAGER: Final = "kafka.coordinator.group:type=GroupMetadataManager"
@@ -36,6 +37,12 @@ GROUPS: Final = Metric(
         f"{_GROUPS},state=*: consumer-group-count",
     ),
 )
+TRANSACTIONS: Final = Metric(
+    "tidelog_transactions",
+    Kind.GAUGE,
+    "The transactional ids in the memory of this coordinator by state: all with an open or ending transaction.",
+    labels=("state",),
+)
 COMMITTED: Final = Metric(
     "tidelog_group_committed_offset",
     Kind.GAUGE,
@@ -56,7 +63,7 @@ UNMEASURED: Final = Metric(
     Kind.GAUGE,
     "The committed offsets beyond metrics.group.offsets.max, which have no metrics.",
 )
-METRICS: Final = (SHARDS, LOAD_TIME, GROUPS, COMMITTED, LAG, UNMEASURED)
+METRICS: Final = (SHARDS, LOAD_TIME, TRANSACTIONS, GROUPS, COMMITTED, LAG, UNMEASURED)
 
 
 class CoordinatorMetrics:
@@ -85,7 +92,16 @@ class CoordinatorMetrics:
                 shards[name, "loading" if core is None else "active"] += 1
         yield SHARDS.of(shards)
         yield LOAD_TIME.of({(name,): each.load_times.snapshot() for name, each in self._coordinators.items()})
+        yield from self._transaction_families()
         yield from self._group_families()
+
+    def _transaction_families(self) -> Iterator[Family | None]:
+        states: Counter[tuple[str]] = Counter()
+        for core in self._coordinators["transaction"].cores():
+            if isinstance(core, TransactionShard):
+                states.update((state.name.lower(),) for state in core.states())
+            yield None
+        yield TRANSACTIONS.of(states)
 
     def _group_families(self) -> Iterator[Family | None]:
         states: Counter[tuple[str, str]] = Counter()

@@ -531,7 +531,9 @@ class _Fetch:
     def _measure(self, item: FetchItem) -> None:
         assert item.partition is not None, "records come from a partition"
         if self._follower is None:
-            item.partition.traffic.bytes_out += item.size
+            traffic = item.partition.traffic
+            traffic.bytes_out += item.size
+            traffic.reads += item.size > 0
         else:
             item.partition.traffic.replicated_out += item.size
 

@@ -30,12 +30,16 @@ FLUSHES: Final = Metric(
 class TopicTraffic:
     """The traffic of a topic's partitions on this node since they were first hosted."""
 
-    __slots__ = ("bytes_in", "bytes_out", "messages_in", "replicated_in", "replicated_out")
+    __slots__ = ("appends", "bytes_in", "bytes_out", "messages_in", "reads", "replicated_in", "replicated_out")
 
     def __init__(self) -> None:
         self.bytes_in = 0
         """Bytes of batches that producers have appended."""
         self.messages_in = 0
+        self.appends = 0
+        """Partitions of produce requests that were appended."""
+        self.reads = 0
+        """Partitions with records in the fetch responses to consumers."""
         self.bytes_out = 0
         """Bytes of batches in the fetch responses to consumers."""
         self.replicated_in = 0

@@ -98,6 +98,20 @@ MESSAGES_IN: Final = Metric(
     labels=("topic",),
     kafka=(f"{_TOPICS},name=MessagesInPerSec,topic=*",),
 )
+APPENDS: Final = Metric(
+    "tidelog_topic_produce_requests_total",
+    Kind.COUNTER,
+    "Partitions of produce requests that were appended. A request counts once for each of its partitions.",
+    labels=("topic",),
+    kafka=(f"{_TOPICS},name=TotalProduceRequestsPerSec,topic=*",),
+)
+READS: Final = Metric(
+    "tidelog_topic_fetch_requests_total",
+    Kind.COUNTER,
+    "Partitions with records in the fetch responses to consumers. Responses without records do not count.",
+    labels=("topic",),
+    kafka=(f"{_TOPICS},name=TotalFetchRequestsPerSec,topic=*",),
+)
 BYTES_OUT: Final = Metric(
     "tidelog_topic_sent_bytes_total",
     Kind.COUNTER,
@@ -199,6 +213,8 @@ METRICS: Final = (
     WAITING,
     BYTES_IN,
     MESSAGES_IN,
+    APPENDS,
+    READS,
     BYTES_OUT,
     REPLICATED_IN,
     REPLICATED_OUT,
@@ -307,6 +323,8 @@ class PartitionMetrics:
         topics = {(topic,): traffic for topic, traffic in measured} | {(OTHER_TOPICS,): measured.other}
         yield BYTES_IN.of({labels: each.bytes_in for labels, each in topics.items()})
         yield MESSAGES_IN.of({labels: each.messages_in for labels, each in topics.items()})
+        yield APPENDS.of({labels: each.appends for labels, each in topics.items()})
+        yield READS.of({labels: each.reads for labels, each in topics.items()})
         yield BYTES_OUT.of({labels: each.bytes_out for labels, each in topics.items()})
         yield REPLICATED_IN.of({labels: each.replicated_in for labels, each in topics.items()})
         yield REPLICATED_OUT.of({labels: each.replicated_out for labels, each in topics.items()})

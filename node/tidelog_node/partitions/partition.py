@@ -152,6 +152,7 @@ class Partition:
             self.step(events.RecordsAppended(self.log.log_end_offset))
             self.waiters.log_end.wake()
             traffic = self.traffic
+            traffic.appends += 1
             traffic.bytes_in += info.size_in_bytes
             traffic.messages_in += info.last_offset - info.first_offset + 1
         return info

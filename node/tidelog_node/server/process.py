@@ -9,7 +9,6 @@ moves the leaderships but marks nothing.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import time
 import uuid
@@ -18,12 +17,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import grpc.aio
-from grpc_health.v1 import health_pb2
 
 from tidelog_foundation.allocator import keep_freed_memory
-from tidelog_foundation.authorization import AclStore, Authorizer
+from tidelog_foundation.authorization import AclStore
 from tidelog_foundation.authorization.counted import CountedAuthorizer
-from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
@@ -38,14 +35,12 @@ from tidelog_foundation.sasl.token_hmacs import TokenAccounts
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.security.mechanisms import Accounts
 from tidelog_foundation.security.metrics import certificate_families
-from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.call_times import CallTimes
 from tidelog_foundation.transport.channels import ChannelSecurity, bind_port
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.health_service import HealthService
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
-from tidelog_foundation.transport.services import Identify, add_servicer
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node import handlers
 from tidelog_node.broker.lifecycle import LifecycleTimings
@@ -86,24 +81,21 @@ from tidelog_node.partitions.metrics import PartitionMetrics
 from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.quotas.connection_rates import ConnectionRates
 from tidelog_node.replication import ReplicaSelector
-from tidelog_node.server.authorization import RULES, STREAMS
 from tidelog_node.server.between_nodes import fetcher_settings, node_calls, replica_transport
-from tidelog_node.server.call_quotas import CallQuotas
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.grpc_connections import NodeConnections, grpc_server_options, protected_listener
+from tidelog_node.server.grpc_services import GrpcServices
 from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
-from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.readiness import NodeReadiness
 from tidelog_node.server.sasl import NodeSasl
-from tidelog_node.server.services import admin_service, group_service, transaction_service
 from tidelog_node.server.state_metrics import StateMetrics
-from tidelog_node.server.tls import callers_of, grpc_credentials, listener_certificates, listener_tls
+from tidelog_node.server.tls import grpc_credentials, listener_certificates, listener_tls
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.shards.store import RecordStore
 from tidelog_node.telemetry.client_telemetry import ClientTelemetry
@@ -470,8 +462,10 @@ class Node:
         budget = ByteBudget(request_limit)
         requests = RequestBudgets(budget, request_limit)
         intake = Intake(Charge(requests.others))
-        for listener in self._config.grpc_listeners:
-            self._add_services(listener, context, budget, intake, authorizer)
+        services = GrpcServices(
+            self._sasl, self._certificates, self._grpc, self._calls, self._health, authorizer, budget, intake
+        )
+        services.add_all({name: each.server for name, each in self._servers.items()}, context)
         for each in self._servers.values():
             await each.server.start()
         await self._health_port.start()
@@ -482,42 +476,8 @@ class Node:
         listeners = (*self._config.grpc_listeners, *self._config.kafka_listeners)
         logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))
 
-    def _add_services(
-        self,
-        listener: NamedListener,
-        context: NodeContext,
-        budget: ByteBudget,
-        intake: Intake,
-        authorizer: Authorizer | None,
-    ) -> None:
-        """Serve the clients of one gRPC listener, which reach the other nodes over that of the same name."""
-        server, sessions = self._servers[listener.name].server, self._sasl.sessions(listener.name)
-        if sessions is not None:
-            sessions.add_to(server)
-            identify: Identify = sessions.identify
-        else:
-            identify = callers_of(self._certificates.get(listener.name))
-        guard = None if authorizer is None else self._grpc_guard(authorizer, listener.name)
-        if len(self._servers) > 1:
-            context = dataclasses.replace(context, grpc_listener=listener.name)
-        gate = CallQuotas(self._quotas, guard)
-        for service in (
-            log_service(context, budget, guard, self._calls),
-            admin_service(context),
-            group_service(context, self._groups, self._transactions),
-            transaction_service(context),
-        ):
-            service.add_to(server, intake, self._grpc.limited(listener.name, identify), guard, gate, self._calls)
-        # Callers that have not logged in must not send messages; the node as a whole is the only service.
-        of_all = intake if sessions is None else None
-        add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
-
     async def _stop_servers(self, grace_s: float) -> None:
         await asyncio.gather(*(each.server.stop(grace_s) for each in self._servers.values()))
-
-    def _grpc_guard(self, authorizer: Authorizer, listener: str) -> AuthorizingGuard:
-        cache = self._cache
-        return AuthorizingGuard(authorizer, RULES, STREAMS, lambda: cache.image.acls, cache.topic_name, listener)
 
     async def _shut_down(self, fetchers: FetcherPool, background: list[asyncio.Task[None]]) -> None:
         logger.info("Node %d is stopping", self._broker_id)

@@ -20,6 +20,7 @@ the next coordinator.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -116,6 +117,12 @@ class TransactionShard:
             case _:
                 assert_never(event)
         return list(self._commands)
+
+    def states(self) -> Iterator[TransactionState]:
+        """Yield the state of each transactional id in memory: those with an open transaction, and few others."""
+        for _, entry in self._entries:
+            if entry.metadata is not None:
+                yield entry.metadata.state
 
     def check_invariants(self) -> None:
         """Assert the shard's invariants."""

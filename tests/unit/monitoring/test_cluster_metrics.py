@@ -72,6 +72,9 @@ def test_offsets_of_a_group_and_its_lag_are_measured_on_its_coordinator(cluster:
         assert seen.value("tidelog_groups", protocol="classic") + seen.value("tidelog_groups", protocol="consumer") == 1
         assert seen.value("tidelog_topic_received_records_total", topic="t") == 3
         assert seen.value("tidelog_topic_sent_bytes_total", topic="t") > 0
+        assert seen.value("tidelog_topic_produce_requests_total", topic="t") >= 1
+        assert seen.value("tidelog_topic_fetch_requests_total", topic="t") >= 1
+        assert seen.value("tidelog_grpc_open_calls") >= 1, "the consumer's fetch waits"
         assert seen.value("tidelog_grpc_request_duration_seconds_count", api="OffsetCommit", phase="total") == 1
 
 
@@ -79,3 +82,16 @@ def test_processes_that_serve_are_ready(cluster: FakeCluster) -> None:
     for port in (node_port(cluster), controller_port(cluster)):
         assert ask(f"http://127.0.0.1:{port}/readyz")[::2] == (200, "ok\n")
         assert ask(f"http://127.0.0.1:{port}/livez")[0] == 200
+
+
+def test_open_transactions_are_measured_on_their_coordinator(cluster: FakeCluster) -> None:
+    def ongoing() -> float:
+        return scrape(node_port(cluster)).value("tidelog_transactions", state="ongoing")
+
+    with Producer(settings_of(cluster, ROOT) | {"transactional.id": "measured"}) as producer:
+        producer.init_transactions(DEADLINE_S)
+        with producer.transaction():
+            producer.produce("t", b"x")
+            assert producer.flush(DEADLINE_S) == 0
+            wait_for(lambda: ongoing() == 1, "the open transaction is measured")
+        wait_for(lambda: ongoing() == 0, "the transaction has ended")
