@@ -27,6 +27,7 @@ PACKAGES = (
     "tidelog_foundation",
     "tidelog_node",
     "tidelog_quorum",
+    "tidelog_server",
     "tidelog_spark",
     "tidelog_testing",
 )
@@ -189,4 +190,4 @@ def test_wheel_offers_the_commands_of_the_manifests(wheel_path: Path, render: An
     sets = [m for m in render("base") if m["kind"] == "StatefulSet"]
     used = {c["command"][0] for s in sets for c in s["spec"]["template"]["spec"]["containers"]}
     assert used == {"tidelog-node", "tidelog-quorum"}
-    assert offered == used | {"tidelog"}
+    assert offered == used | {"tidelog", "tidelog-server"}
