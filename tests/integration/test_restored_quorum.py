@@ -150,19 +150,6 @@ def check_restored(cluster: LocalCluster, loads: list[Load], former_ids: set[int
     load(cluster, TOPIC, 200)
 
 
-def check_empty_quorum_gets_no_nodes(cluster: LocalCluster) -> None:
-    """Start the controllers on their empty disks, by mistake: a node ends, and keeps its replicas."""
-    for controller in cluster.controllers.values():
-        controller.start()
-    node = cluster.nodes[1]
-    node.start()
-    wait_for(lambda: not node.is_running, "the node to end")
-    assert "its controllers have lost their log" in node.log_tail()
-    assert partitions_of(node.directory / "data")
-    for controller in cluster.controllers.values():
-        lose(controller)
-
-
 def scenario(cluster: LocalCluster, tmp_path: Path, *, kills_a_leader: bool) -> None:
     """Lose all controllers after a backup, some records and a topic later, and restore."""
     backup = tmp_path / "metadata.backup"
@@ -182,7 +169,6 @@ def scenario(cluster: LocalCluster, tmp_path: Path, *, kills_a_leader: bool) -> 
         lose(controller)
 
     first = cluster.controllers[1]
-    check_empty_quorum_gets_no_nodes(cluster)
     told = invoke("quorum", "restore", str(backup), properties(first), *inventories(cluster, tmp_path))
     assert "the only voter" in told
     assert (

@@ -10,7 +10,8 @@
   have lost records that it had acknowledged, and leaves every ELR too.
 - An epoch is the offset of a committed registration, so every leader's log has reached it. A broker that proves an
   epoch beyond the log is refused: this quorum has lost its log, or was replaced by a restored one (``generation``), and
-  the broker would give up every replica that this quorum does not know.
+  the broker would give up every replica that this quorum does not know. A new log that has become longer than the epoch
+  hides the loss.
 - Unregistering removes a broker, running or not. Its replicas stay in the partitions, but not in ISRs and ELRs.
 
 All changes of partitions are in one entry with the registration, because a new incarnation must not find itself
