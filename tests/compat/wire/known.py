@@ -47,8 +47,7 @@ _FEATURES = (
     "the features are ours, with levels of their own; a refusal names what is refused, Kafka's has the error alone"
 )
 _NO_FEATURE = "an update of no feature is refused; Kafka has done it"
-_METRICS = "metrics of clients (KIP-714) are not served"
-_LOGGERS = "levels of loggers are not settings here"
+_METRICS = "metrics of clients (KIP-714) are always served; Kafka needs a reporter that takes them"
 _OTHER_GROUPS = "groups of KIP-932 and KIP-1071 are not served, nor settings of theirs"
 _CHECKED = "nothing is created when a request is only checked, so that there is no id; Kafka makes one up"
 _BOTH_WAYS = "a topic named by its id and by its name is refused under its name alone"
@@ -60,7 +59,7 @@ _FORGOTTEN = "a group without members goes with its last offset; Kafka's goes wh
 _DEAD = "a group that there is not is Dead, as in DescribeGroups; Kafka leaves its state empty"
 _EXPRESSION = "no regular expression is null; Kafka's is empty"
 _LEFT = "the assignment of a group that is left is that of its epoch; Kafka makes none without members"
-_UNSERVED = "groups of KIP-932 and KIP-1071, and metrics of clients are not served"
+_UNSERVED = "groups of KIP-932 and KIP-1071 are not served"
 _LATER = "versions of KIP-1228 and later releases are served too, and the removal of voters"
 _DUPLICATE = "a repeated batch has no time of its append; Kafka answers with the time of its records"
 _NO_START = "an error has no start of the log"
@@ -119,14 +118,6 @@ KNOWN = (
     Known(_NO_TEXT, "version: *", "results[*].error_message", ("<text>",), (None,)),
     Known(_TWICE, "version: twice", "*error_code", _NONE, _INVALID),
     Known(_NO_FEATURE, "feature: none", "error_code", _NONE, _INVALID),
-    Known(_METRICS, "describe: client metrics", "results[any].error_code", _NONE, _INVALID),
-    Known(_METRICS, "describe: client metrics", "results[any].configs[*]", (THERE,), (ABSENT,)),
-    Known(_METRICS, "alter: client metrics", "responses[any].error_code", _NONE, _INVALID),
-    Known(_LOGGERS, "describe: loggers", "results[1].error_code", _NONE, _INVALID),
-    Known(_LOGGERS, "alter: a logger", "responses[1].error_code", ("INVALID_CONFIG",), _INVALID),
-    Known(_LOGGERS, "list: loggers", "config_resources[1]", (THERE,), (ABSENT,)),
-    Known(_LOGGERS, "list: all", "config_resources[1].resource_type", (8,), (4,)),
-    Known(_LOGGERS, "list: all", "config_resources[1]#2", (THERE,), (ABSENT,)),
     Known(_OTHER_GROUPS, "describe: a group*", "results[group].configs[s*]", (THERE,), (ABSENT,)),
     Known(_OTHER_GROUPS, "alter: a share group", "responses[group].error_code", _NONE, ("INVALID_CONFIG",)),
     Known(_CHECKED, "create: *", "topics[*].topic_id", ("<made>",), ("<none>",)),
@@ -150,6 +141,7 @@ KNOWN = (
     Known(_EXPRESSION, "consumer: described", "*.subscribed_topic_regex", ("",), (None,)),
     Known(_LEFT, "consumer: left empty", "groups[new].assignment_epoch", (1,), (2,)),
     *(Known(_UNSERVED, "versions: all", f"api_keys[{key}]", (THERE,), (ABSENT,)) for key in _UNSERVED_KEYS),
+    *(Known(_METRICS, "versions: all", f"api_keys[{key}]", (ABSENT,), (THERE,)) for key in (71, 72)),
     *(Known(_LATER, "versions: all", f"api_keys[{key}].max_version") for key in (2, 27)),
     Known(_LATER, "versions: all", "api_keys[82]", (ABSENT,), (THERE,)),
     Known(_DUPLICATE, "txn *: writes again", "*.log_append_time_ms", (), (-1,)),
@@ -176,8 +168,6 @@ KNOWN_OF_CALLERS = (
         for each, at in (("describe groups", "groups"), ("delete groups", "results"))
     ),
     Known(_FORGOTTEN, "*: list groups", "groups[g-denied]", (THERE,), (ABSENT,)),
-    Known(_LOGGERS, "*: authorization of the cluster: resources", "*[1].resource_type", (8,), (4,)),
-    Known(_LOGGERS, "*: authorization of the cluster: resources", "config_resources[1]#2", (THERE,), (ABSENT,)),
     Known(_FEATURES, "*: authorization of the cluster: features", "results[x]", (ABSENT,), (THERE,)),
     Known(_NO_ABORTED, "*: fetch*", "responses[*].partitions[0].aborted_transactions", (THERE,), (None,)),
     Known(
