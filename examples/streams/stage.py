@@ -137,7 +137,7 @@ def finish(writer: DataStreamWriter) -> StreamingQuery:
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Row | Sequence[Any]], limit: int = 12) -> None:
     """Print a table of at most ``limit`` rows. Numbers are aligned to the right."""
-    table = Table(title=title, title_justify="left")
+    table = Table()
     for index, column in enumerate(columns):
         is_number = bool(rows) and isinstance(rows[0][index], int | float)
         table.add_column(column, justify="right" if is_number else "left")
@@ -145,7 +145,8 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Row | Sequence[Any]]
         table.add_row(*(_cell(value) for value in row))
     if len(rows) > limit:
         table.caption = f"{len(rows) - limit:,} more"
-    Console(highlight=False).print(table)
+    # As the table's own title, it would break at the width of a narrow table.
+    Console(highlight=False).print(title, table, sep="\n")
 
 
 def _cell(value: object) -> str:
