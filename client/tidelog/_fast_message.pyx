@@ -5,8 +5,6 @@ import inspect
 
 cimport cython
 
-from tidelog_foundation.records._fast cimport Record
-
 from tidelog._pure_message import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE
 from tidelog._pure_message import Message as _Definition
 
@@ -21,7 +19,7 @@ cdef class Message:
     __signature__ = inspect.signature(_Definition)
 
     # The record that was read, until a part of the message is set; then None, and all parts are in the fields.
-    cdef Record record
+    cdef object record
     cdef object _topic
     cdef object _partition
     cdef object _offset
@@ -59,7 +57,7 @@ cdef class Message:
         self._leader_epoch = leader_epoch
 
     cdef int take_apart(self) except -1:
-        cdef Record record = self.record
+        record = self.record
         if record is not None:
             self._offset = record.offset
             self._key = record.key
@@ -174,10 +172,9 @@ cdef class Message:
         )
 
 
-cdef tuple _timestamp(Record record):
-    if record.timestamp_ms < 0:
-        return _UNKNOWN
-    return _TIMESTAMP_TYPES[record.timestamp_type], record.timestamp_ms
+cdef tuple _timestamp(record):
+    timestamp_ms = record.timestamp_ms
+    return _UNKNOWN if timestamp_ms < 0 else (_TIMESTAMP_TYPES[record.timestamp_type], timestamp_ms)
 
 
 def messages_of(records, topic, partition, leader_epoch):
@@ -185,7 +182,6 @@ def messages_of(records, topic, partition, leader_epoch):
     cdef object epoch = leader_epoch if leader_epoch >= 0 else None
     cdef list messages = []
     cdef Message message
-    cdef Record record
     for record in records:
         message = Message.__new__(Message)
         message.record = record

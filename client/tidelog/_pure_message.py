@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog_foundation.errors import KafkaError
-from tidelog_foundation.records import Record
+
+if TYPE_CHECKING:
+    # Not at run time: programs that read no records do without the codecs.
+    from tidelog_foundation.records import Record
 
 TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1

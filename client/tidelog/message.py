@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,12 @@ from tidelog._pure_message import (
     Headers,
 )
 from tidelog_foundation.errors import KafkaError
-from tidelog_foundation.records import COMPILED
 
 if TYPE_CHECKING:
     from tidelog._pure_message import Message, messages_of
 else:
     try:
-        if not COMPILED:
+        if os.environ.get("TIDELOG_PURE_PYTHON"):
             raise ImportError("the pure engine is selected")
         from tidelog._fast_message import Message, messages_of
     except ImportError:

@@ -40,6 +40,13 @@ cdef enum:
 cdef class Record:
     """One record of a batch: the compiled form of :class:`tidelog_foundation.records.record.Record`."""
 
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp_ms
+    cdef readonly int timestamp_type
+    cdef readonly bytes key
+    cdef readonly bytes value
+    cdef readonly tuple headers
+
     def __init__(
         self, int64_t offset, int64_t timestamp_ms, int timestamp_type, bytes key, bytes value, tuple headers not None = ()
     ):
