@@ -125,11 +125,11 @@ def test_node_that_lives_where_its_listeners_cannot_be_reached_any_more_is_back_
         to_controller.break_connections()
 
         def standings() -> list[str]:
-            return [line for line in log.read_text().splitlines()[lines:] if "broker 1:" in line]
+            return [line for line in log.read_text().splitlines()[lines:] if "Broker 1 is" in line]
 
         wait_for(lambda: len(standings()) == 2, "the node fenced and back", 10)
         fenced, back = standings()
-        assert "broker 1: fenced" in fenced
-        assert "broker 1: active" in back
+        assert "Broker 1 is fenced" in fenced
+        assert "Broker 1 is active" in back
         assert _times_called_gone(cluster, 1) == 1
         wait_for(lambda: cluster.leader("t", 0) == 1, "the leader")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from acknowledged import wait_for
 from support.scrapes import Scrape, ask
@@ -10,6 +12,10 @@ from tidelog.admin import AdminClient, NewTopic
 from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.costly
+
+
+def _is_ready(address: str | None) -> bool:
+    return ask(f"http://{address}/readyz")[0] == 200
 
 
 def seen(address: str | None) -> Scrape:
@@ -24,7 +30,7 @@ def test_lost_node_is_seen_in_the_metrics_of_the_others() -> None:
         admin.create_topics([topic])["t"].result(20)
         controller, node = cluster.controllers[1].metrics_address, cluster.nodes[1].metrics_address
         for address in (controller, node):
-            assert ask(f"http://{address}/readyz")[0] == 200
+            wait_for(partial(_is_ready, address), f"{address} to be ready")
         assert seen(controller).value("tidelog_active_controller") == 1
         assert seen(controller).value("tidelog_brokers", state="active") == 2
         wait_for(lambda: seen(node).value("tidelog_leader_partitions") >= 1, "a leader")

@@ -253,12 +253,16 @@ class Node:
             self._clock,
             self._connection.hold,
         )
-        window_ms = config.replica_lag_time_max_ms
+        self._watch(config)
+
+    def _watch(self, config: NodeConfig) -> None:
+        """Create what tells others how this node is: its readiness, health and metrics."""
+        window_ms, neighbor = config.replica_lag_time_max_ms, self._neighbor
         self.readiness = NodeReadiness(self._broker_id, self._lifecycle, self._cache, self._clock, window_ms)
         is_ready = self.readiness if neighbor is None else all_checks(neighbor.readiness, self.readiness)
         self._health = HealthService(is_ready)
         self._health_port = HealthPort(config.health_listener, self._health)
-        self.monitor = Monitor(config, certificates, is_ready, self._describe_own_stop)
+        self.monitor = Monitor(config, self._certificates, is_ready, self._describe_own_stop)
         self.monitor.add(*self._sources(), *(() if neighbor is None else (neighbor.families,)))
         self.monitor.add(StateMetrics(self._lifecycle, self._cache, self._grpc, lambda: self.context).families)
 

@@ -25,6 +25,7 @@ class ConfigResourceType(IntEnum):
     UNSPECIFIED = 0
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -108,6 +109,7 @@ class Heartbeat:
     want_fence: bool
     want_shut_down: bool
     offline_log_dirs: tuple[bytes, ...]
+    shutdown_may_wait: bool = False
 
 
 ALTER = MessageCodec(AlterResponse, admin_service_pb2.IncrementalAlterConfigsResponse)
@@ -250,6 +252,7 @@ class OtherNumbers(IntEnum):
     UNSPECIFIED = 0
     TOPIC = 3
     BROKER = 4
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
