@@ -54,6 +54,7 @@ def test_batch_read_finds_every_acknowledged_record_while_nodes_fail(
     cluster.nodes[paused].resume()
 
 
+@pytest.mark.chaos
 def test_stream_writes_every_acknowledged_record_once_while_a_node_is_killed(
     spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:

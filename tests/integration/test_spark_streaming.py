@@ -143,6 +143,7 @@ def _crash(frame: DataFrame, batch: int) -> None:
     raise RuntimeError(f"batch {batch} crashes")
 
 
+@pytest.mark.chaos
 def test_latest_reads_only_what_comes_after_the_start(spark: SparkSession, fake: FakeCluster, tmp_path: Path) -> None:
     append_values(fake, 0, range(10))
     stream = Stream(spark, fake, tmp_path)
@@ -156,6 +157,7 @@ def test_latest_reads_only_what_comes_after_the_start(spark: SparkSession, fake:
     assert stream.rows() == numbered(0, range(10, 15))
 
 
+@pytest.mark.chaos
 def test_max_offsets_per_trigger_bounds_each_batch(spark: SparkSession, fake: FakeCluster, tmp_path: Path) -> None:
     append_values(fake, 0, range(40))
     append_values(fake, 1, range(10))
@@ -178,6 +180,7 @@ def test_available_now_ends_at_the_target_and_goes_on_later(
     assert stream.rows() == numbered(0, range(40)) + numbered(1, range(20))
 
 
+@pytest.mark.chaos
 def test_available_now_from_latest_anchors_the_next_run(spark: SparkSession, fake: FakeCluster, tmp_path: Path) -> None:
     append_values(fake, 0, range(5))
     stream = Stream(spark, fake, tmp_path, startingOffsets="latest")
@@ -187,6 +190,7 @@ def test_available_now_from_latest_anchors_the_next_run(spark: SparkSession, fak
     assert stream.rows() == numbered(0, range(5, 9))
 
 
+@pytest.mark.chaos
 def test_idle_stream_makes_no_batches(spark: SparkSession, fake: FakeCluster, tmp_path: Path) -> None:
     append_values(fake, 0, range(5))
     stream = Stream(spark, fake, tmp_path, startingOffsets="earliest")
@@ -221,6 +225,7 @@ def test_leader_changes_and_a_restart_do_not_stop_the_stream(
     assert stream.rows() == numbered(0, range(40))
 
 
+@pytest.mark.chaos
 def test_headers_and_timestamps_reach_the_memory_sink(spark: SparkSession, fake: FakeCluster, tmp_path: Path) -> None:
     builder = RecordBatchBuilder()
     builder.append(b"k", b"v", (("trace", b"7"),), 1_700_000_000_123)
