@@ -51,12 +51,17 @@ def fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def log_level() -> Generator[None, None, None]:
-    """Undo what the command line does to our logs: which test comes next depends on the workers."""
-    logger = logging.getLogger("tidelog")
-    level, handlers = logger.level, [*logger.handlers]
+    """Undo what the command line and the servers do to logs: which test comes next depends on the workers."""
+    logger, root = logging.getLogger("tidelog"), logging.getLogger()
+    level, handlers, root_level = logger.level, [*logger.handlers], root.level
     yield
     logger.setLevel(level)
     logger.handlers[:] = handlers
+    root.setLevel(root_level)
+    for handler in [*root.handlers]:
+        # Not pytest's, which have classes of their own; this one writes to a stream that the end of the test closes.
+        if type(handler) is logging.StreamHandler:
+            root.removeHandler(handler)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -26,6 +26,8 @@ _MAX_QUEUED: Final = 16
 """The maximum number of connections that wait for a thread; further ones are answered 503."""
 _TIMEOUT_S: Final = 5
 """The longest pause of a client within a request, and the longest idle time of its connection."""
+_STOP_S: Final = 5.0
+"""The longest wait for the server's threads, which are daemons, when the port closes."""
 _MAX_HEADER_BYTES: Final = 16 * 1024
 _MAX_BODY_BYTES: Final = 1024
 
@@ -71,7 +73,7 @@ class MonitoringPort:
 
     async def close(self) -> None:
         """Close all connections and release the ports."""
-        await asyncio.gather(*(asyncio.to_thread(server.stop) for server in self._servers))
+        await asyncio.gather(*(asyncio.to_thread(server.stop_in_time) for server in self._servers))
 
 
 class _Server(Server):
@@ -116,6 +118,14 @@ class _Server(Server):
             address = format_address(self.listener.host, self.listener.port)
             reason = self._failure.strerror or self._failure
             raise ConfigError(f"metrics.listeners: cannot listen on {address}: {reason}") from self._failure
+
+    def stop_in_time(self) -> None:
+        """Stop the server. A thread of it that does not end cannot keep the process from stopping."""
+        stopping = threading.Thread(target=self.stop, name="monitoring-stop", daemon=True)
+        stopping.start()
+        stopping.join(_STOP_S)
+        if stopping.is_alive():
+            logger.warning("the monitoring port %s has not closed within %.0f s", self.listener.name, _STOP_S)
 
     def bind_socket(self, socket_: Any, bind_addr: Any) -> Any:  # type: ignore[override]  # it need not be static
         """Bind a socket, or close it and keep the reason, which the library does not report as such."""

@@ -12,7 +12,7 @@ from tidelog import AdminClient, Producer
 from tidelog.admin import NewTopic
 from tidelog.cluster.request_ids import RequestIds
 from tidelog.testing import FakeCluster
-from tidelog_foundation.logs import limit
+from tidelog_foundation.logs import limit, slow_requests
 from tidelog_foundation.logs.request_id import MAX_LENGTH, safe_request_id
 from tidelog_testing import fake_cluster
 
@@ -28,6 +28,8 @@ def cluster() -> Iterator[FakeCluster]:
             fake_cluster, "Settings", lambda controller, node: settings({**controller, **slow}, {**node, **slow})
         )
         patch.setattr(limit, "_PER_PERIOD", 10_000)
+        # A fast machine answers within a real millisecond.
+        patch.setattr(slow_requests, "_MILLISECOND_NS", 1_000)
         with FakeCluster(auto_create_topics=True) as running:
             yield running
 
