@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acknowledged import wait_for
 from pyspark.sql import SparkSession
+from sink_runner import open_ids
 from spark_cluster import IS_STANDALONE, SPARK_HOME, SUPPORT, Spark
 
 from tidelog import AdminClient, NewTopic, Producer
@@ -96,6 +98,7 @@ def test_stream_writes_each_row_once_when_a_task_runs_again_on_another_executor(
     assert (tmp_path / "second").exists(), "the task ran twice"
     values = sorted(int(record.value or b"-1") for record in fake.records("u", read_committed=True))
     assert values == list(range(ROWS))
+    wait_for(lambda: open_ids(fake) == [], "the end of the transactions of attempts that do not count")
 
 
 def test_submitted_program_keeps_its_master_and_its_python(
