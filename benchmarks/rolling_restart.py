@@ -163,7 +163,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the clients have seen during the restarts, and in a calm time before them, by listener and operation."""
+    """The operations of the clients during the restarts, and in a calm time before them, by listener and operation."""
 
     calm: Mapping[tuple[str, str], Outcomes]
     rolled: Mapping[tuple[str, str], Outcomes]

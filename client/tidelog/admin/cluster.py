@@ -21,7 +21,7 @@ class StopObstacle(stop_safety.StopObstacle):
 
 @dataclass(frozen=True, slots=True)
 class StopSafety(stop_safety.DescribeStopSafetyResponse):
-    """What stands against stopping a process, at most 100 by name."""
+    """The obstacles to stopping a process, at most 100 by name."""
 
 
 class UpgradeType(enum.Enum):

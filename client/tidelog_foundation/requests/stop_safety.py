@@ -1,4 +1,4 @@
-"""What stands against stopping a process of the cluster."""
+"""The obstacles to stopping a process of the cluster."""
 
 from __future__ import annotations
 

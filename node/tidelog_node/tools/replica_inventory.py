@@ -25,7 +25,7 @@ def read_inventory(log_dirs: Iterable[Path]) -> ReplicaInventory:
     """Return the inventory of a node, of which these are all log directories.
 
     Of each log, the last segment with a batch is read or, after an unclean shutdown, all from the recovery point on.
-    What follows the first batch that is torn or damaged does not count, because the node drops it when it starts.
+    Records after the first batch that is torn or damaged do not count, because the node drops it when it starts.
 
     Raises:
         TidelogError: INVALID_REQUEST, a directory is not a node's, or they are of several; KAFKA_STORAGE_ERROR.

@@ -1,4 +1,4 @@
-"""What stands against stopping a node or a controller."""
+"""The obstacles to stopping a node or a controller."""
 
 from __future__ import annotations
 

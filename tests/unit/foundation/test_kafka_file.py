@@ -44,7 +44,7 @@ COMBINED = {
     "log.segment.bytes": "1073741824",
     "log.retention.check.interval.ms": "300000",
 }
-# What config/broker.properties and config/controller.properties have in place of it.
+# config/broker.properties and config/controller.properties have these lines in place of it.
 BROKER = COMBINED | {
     "process.roles": "broker",
     "node.id": "2",
@@ -59,7 +59,7 @@ CONTROLLER = COMBINED | {
     "log.dirs": "/tmp/kraft-controller-logs",
 }
 FORMATTED = {"cluster.id": "c"}
-"""What kafka-storage.sh adds to the directories of Kafka."""
+"""The file that kafka-storage.sh adds to the directories of Kafka."""
 
 
 @pytest.mark.parametrize("stock", [COMBINED, BROKER])
