@@ -112,10 +112,11 @@ def _needs(item: pytest.Item) -> Needs:
 
 _durations = Durations()
 _processor_s = 0.0
+_file_ends = False
 
 
 def _processor_seconds() -> float:
-    """Return what this worker and its processes have used since the last call."""
+    """Return the CPU seconds of this worker and its processes since the last call, which takes 5 ms: all of /proc."""
     global _processor_s
     has_proc = sys.platform == "linux"
     before, _processor_s = _processor_s, tree_cpu_seconds(os.getpid()) if has_proc else sum(os.times()[:4])
@@ -124,6 +125,19 @@ def _processor_seconds() -> float:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--durations-by-file", action="store_true", help="show each file's time and processor time")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Charge no file with the CPU time of the collection."""
+    if session.config.getoption("durations_by_file"):
+        _processor_seconds()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Remember whether this worker leaves the test's file: CPU time is measured once per file, not per test."""
+    global _file_ends
+    _file_ends = nextitem is None or nextitem.path != item.path
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -150,7 +164,7 @@ def pytest_runtest_makereport(
     from tidelog.testing import LocalCluster
 
     report = yield
-    if item.config.getoption("durations_by_file"):
+    if call.when == "teardown" and _file_ends and item.config.getoption("durations_by_file"):
         report.processor_s = _processor_seconds()
     if report.failed and call.when == "call":
         for cluster in [v for v in getattr(item, "funcargs", {}).values() if isinstance(v, LocalCluster)]:
