@@ -10,6 +10,7 @@ from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse, QuorumReplica
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftListener
+from tidelog_quorum.raft.snapshot_age import LatestSnapshot, SnapshotAge
 
 
 class MemoryLog:
@@ -29,6 +30,7 @@ class SoleVoter:
         self._committed = 0
         self._listener: RaftListener | None = None
         self._leader = LeaderAndEpoch(None, log.epoch, False)
+        self._snapshot_age = SnapshotAge()
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -88,6 +90,10 @@ class SoleVoter:
         return DescribeQuorumResponse(
             voter.voter_id, self._leader.epoch, end, (replica,), snapshot_offset=-1, log_start_offset=1
         )
+
+    def latest_snapshot(self) -> LatestSnapshot:
+        """Return the age of this controller, which takes no snapshots."""
+        return self._snapshot_age.current()
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Raise UNSUPPORTED_VERSION."""

@@ -318,7 +318,11 @@ def test_engine_starts_from_its_snapshot_and_the_log_behind_it(new_cluster: NewC
             await propose_all(leader, range(50))
             await wait_until(lambda: len(leader.listener.payloads) == 50)
             delivered = leader.listener.last.index
+            assert leader.engine.latest_snapshot().size_bytes == 0
             snapshot_index, log_start = await leader.engine.take_snapshot()
+            taken = leader.engine.latest_snapshot()
+            assert taken.size_bytes > 0
+            assert taken.age_ms < 10_000
             # The engine's own entries, as one for the voters, may come meanwhile.
             assert delivered <= snapshot_index <= leader.listener.last.index
             assert log_start <= snapshot_index + 1
@@ -330,6 +334,7 @@ def test_engine_starts_from_its_snapshot_and_the_log_behind_it(new_cluster: NewC
             again = await cluster.start(1)
             await wait_until(lambda: len(again.listener.payloads) == 80)
             assert again.listener.restored_at == [snapshot_index]
+            assert again.engine.latest_snapshot().size_bytes == taken.size_bytes, "the size of the loaded one"
             assert again.listener.committed[0].index == snapshot_index + 1
             assert again.listener.payloads == [b"%d" % i for i in range(80)]
 

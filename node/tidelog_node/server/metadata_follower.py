@@ -29,6 +29,7 @@ from tidelog_node.broker.report import Report
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.partitions import MetadataCache, PartitionRegistry
 from tidelog_node.server.controller_client import configured_addresses
+from tidelog_node.server.loaded_snapshots import LoadedSnapshots
 from tidelog_quorum.metadata.batches import image_from_batches
 from tidelog_quorum.metadata.codec import decode_batch
 from tidelog_quorum.metadata.delta import delta_between
@@ -91,6 +92,7 @@ class MetadataFollower:
         self._commands: deque[image_application.Command] = deque()
         self._has_commands = asyncio.Event()
         self._lasting = LastingObjects()
+        self.snapshots = LoadedSnapshots(self._clock.monotonic_ms)
         self.is_current = asyncio.Event()
         """Set after the first image with this node's registration is applied."""
 
@@ -208,6 +210,8 @@ class MetadataFollower:
             image = await asyncio.to_thread(built_image, self._image, command)
         else:
             image = built_image(self._image, command)
+        if isinstance(command, metadata_stream.BuildImage):
+            self.snapshots.add(sum(map(len, command.batches)))
         self._image = image
         self._tell(image_application.ImageReceived(image))
         self._step(metadata_stream.ImageBuilt(image.offset))

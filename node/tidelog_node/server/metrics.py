@@ -14,12 +14,12 @@ from tidelog_node.coordination import metrics as coordination
 from tidelog_node.kafka.server import connection_counts, request_times
 from tidelog_node.partitions import metrics as partitions
 from tidelog_node.quotas import throttle_counts
-from tidelog_node.server import state_metrics
+from tidelog_node.server import loaded_snapshots, state_metrics
 from tidelog_node.telemetry import client_telemetry
 
 DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
     ("Event loop", event_loop.METRICS),
-    ("State", state_metrics.METRICS),
+    ("State", (*state_metrics.METRICS, *loaded_snapshots.METRICS)),
     ("Partitions and logs", partitions.METRICS),
     ("Groups and coordinators", coordination.METRICS),
     ("Requests", (*request_times.METRICS, *call_times.METRICS)),

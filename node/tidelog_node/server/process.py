@@ -313,6 +313,7 @@ class Node:
             self._lifecycle.note_applied,
             self._controller.error_of,
         )
+        self.monitor.add(self._follower.snapshots.families)
         self._groups = GroupCoordinator(
             self._registry,
             self._cache,

@@ -32,6 +32,7 @@ from tidelog_quorum.raft.network.peers import ConfiguredControllers, Introductio
 from tidelog_quorum.raft.network.receiver import RaftReceiver, add_raft_service
 from tidelog_quorum.raft.protocol import LeaderAndEpoch, RaftListener
 from tidelog_quorum.raft.requests import PendingRequests
+from tidelog_quorum.raft.snapshot_age import LatestSnapshot, SnapshotAge
 from tidelog_quorum.raft.snapshot_tasks import SnapshotSender, SnapshotTaker
 from tidelog_quorum.raft.storage.raft_storage import Written, open_storage
 from tidelog_quorum.raft.storage.snapshot_files import remove_snapshot
@@ -79,6 +80,7 @@ class TidelogRaft:
         self._config = config
         self._bootstrap = bootstrap
         self._snapshots = snapshots or SnapshotConfig()
+        self._snapshot_age = SnapshotAge()
         self._random = random or Random()
         self._resolve = resolve
         self._security = security
@@ -120,6 +122,8 @@ class TidelogRaft:
             stored.hard_state.term,
         )
         self._me = replace(me, directory_id=stored.directory_id)
+        if stored.snapshot is not None:
+            self._snapshot_age.loaded(stored.snapshot.size)
         self._build(listener, stored)
         self._receiver.start(self._me, self._peers)
         self._taker.start(stored.snapshot)
@@ -185,6 +189,10 @@ class TidelogRaft:
         if not self.leader.is_self:
             raise self._not_controller()
         return raft.describe(self._timer.now_ms(), self._peers.endpoints_of)
+
+    def latest_snapshot(self) -> LatestSnapshot:
+        """Return the age and the size of this voter's latest snapshot."""
+        return self._snapshot_age.current()
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Take a snapshot of the delivered state; see :class:`RaftEngine`."""
@@ -343,6 +351,7 @@ class TidelogRaft:
         self._written.set()
 
     def _on_snapshot_taken(self, snapshot: messages.Snapshot) -> None:
+        self._snapshot_age.generated(snapshot.size)
         self._step(events.SnapshotTaken(snapshot))
         if self._compaction is None or self._compaction.snapshot != snapshot:
             # The leader has sent a newer one meanwhile.
@@ -369,6 +378,7 @@ class TidelogRaft:
                 self._delivery.deliver(command)
             case commands.RestoreSnapshot(snapshot):
                 self._taker.installed(snapshot)
+                self._snapshot_age.loaded(snapshot.size)
                 self._delivery.deliver(command)
             case commands.SendSnapshot():
                 self._sender.send_chunk(command)

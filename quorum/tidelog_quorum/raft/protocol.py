@@ -9,6 +9,7 @@ from typing import NoReturn, Protocol
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.snapshot_age import LatestSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,9 @@ class RaftEngine(Protocol):
         Raises:
             TidelogError: NOT_CONTROLLER, this voter does not lead.
         """
+
+    def latest_snapshot(self) -> LatestSnapshot:
+        """Return the age and the size of this voter's latest snapshot."""
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Take a snapshot of the delivered state and drop the log before it.

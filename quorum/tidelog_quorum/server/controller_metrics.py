@@ -18,6 +18,7 @@ from tidelog_quorum.raft.protocol import RaftEngine
 _CONTROLLER: Final = "kafka.controller:type=KafkaController"
 _STATS: Final = "kafka.controller:type=ControllerStats"
 _RAFT: Final = "kafka.server:type=raft-metrics"
+_SNAPSHOTS: Final = "kafka.server:type=SnapshotEmitter"
 _TOPICS_PER_STEP: Final = 64
 _MAX_PROPOSALS: Final = 10_000
 _MILLISECONDS: Final = 1_000
@@ -79,7 +80,20 @@ SNAPSHOT: Final = Metric(
     Kind.GAUGE,
     "The committed entries behind the latest snapshot. Followers have no value.",
     unit="records",
-    kafka=("kafka.server:type=SnapshotEmitter,name=LatestSnapshotGeneratedAgeMs",),
+)
+SNAPSHOT_AGE: Final = Metric(
+    "tidelog_metadata_snapshot_age_seconds",
+    Kind.GAUGE,
+    "The time since this controller generated its latest snapshot of the metadata, or since its start without one.",
+    unit="seconds",
+    kafka=(f"{_SNAPSHOTS},name=LatestSnapshotGeneratedAgeMs",),
+)
+SNAPSHOT_SIZE: Final = Metric(
+    "tidelog_metadata_snapshot_size_bytes",
+    Kind.GAUGE,
+    "The size of the latest snapshot that this controller has generated, or else loaded; 0 without any.",
+    unit="bytes",
+    kafka=(f"{_SNAPSHOTS},name=LatestSnapshotGeneratedBytes",),
 )
 NODE_LAG: Final = Metric(
     "tidelog_metadata_node_lag_records",
@@ -139,6 +153,8 @@ METRICS: Final = (
     VOTER_LAG,
     VOTER_AGE,
     SNAPSHOT,
+    SNAPSHOT_AGE,
+    SNAPSHOT_SIZE,
     NODE_LAG,
     ELECTIONS,
     UNCLEAN,
@@ -206,6 +222,9 @@ class ControllerMetrics:
         yield COMMIT_TIME.of(self._commits.histogram.snapshot())
         yield ELECTIONS.of(controller.elections)
         yield UNCLEAN.of(controller.unclean_elections)
+        snapshot = self._engine.latest_snapshot()
+        yield SNAPSHOT_AGE.of(snapshot.age_ms / _MILLISECONDS)
+        yield SNAPSHOT_SIZE.of(snapshot.size_bytes)
         yield from self._quorum()
         yield from self._cluster(controller.committed)
 

@@ -32,6 +32,7 @@ from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftListener
 from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, check_identity
 from tidelog_quorum.raft.pysyncobj.thread import PySyncObjThread, View
+from tidelog_quorum.raft.snapshot_age import LatestSnapshot
 
 logger = logging.getLogger(__name__)
 
@@ -164,6 +165,10 @@ class PySyncObjRaft:
             snapshot_offset=view.snapshot_index,
             log_start_offset=max(view.snapshot_index, 0) + 1,
         )
+
+    def latest_snapshot(self) -> LatestSnapshot:
+        """Return the age and the size of this voter's latest snapshot."""
+        return self._thread.snapshot_age.current()
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Take a snapshot and drop the log before it; see :class:`RaftEngine`."""

@@ -114,8 +114,10 @@ def check_identity(directory: Path, cluster_id: str, node_id: int) -> None:
         raise error_for(ErrorCode.INCONSISTENT_VOTER_SET, text)
 
 
-def write_dump(path: Path, state: LogState, entries: Iterable[RaftEntry], chunks: Iterable[bytes]) -> None:
+def write_dump(path: Path, state: LogState, entries: Iterable[RaftEntry], chunks: Iterable[bytes]) -> int:
     """Write and sync a snapshot: the log's state, pysyncobj's own last two entries, the listener's chunks.
+
+    Return its size in bytes.
 
     Raises:
         OSError: the disk failed.
@@ -126,10 +128,12 @@ def write_dump(path: Path, state: LogState, entries: Iterable[RaftEntry], chunks
         for part in _parts(entries, chunks):
             checksum = crc32c.crc32c(part, checksum)
             file.write(part)
+        size = file.tell()
         file.seek(0)
         file.write(_DUMP.pack(_DUMP_MAGIC, checksum, state.last_index, state.term, state.leader_id))
         file.flush()
         os.fsync(file.fileno())
+    return size
 
 
 def read_dump(path: Path) -> tuple[LogState, tuple[RaftEntry, RaftEntry], Iterator[bytes]]:

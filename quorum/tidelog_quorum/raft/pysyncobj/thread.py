@@ -27,6 +27,7 @@ from tidelog_foundation.unexpected import report_unexpected
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, read_dump, write_dump
+from tidelog_quorum.raft.snapshot_age import SnapshotAge
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -139,6 +140,7 @@ class PySyncObjThread:
         self._claimed_term = 0
         self._snapshot_index = -1
         self._snapshot_at = time.monotonic()
+        self.snapshot_age = SnapshotAge()
         self._bytes_since_snapshot = 0
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -291,7 +293,7 @@ class PySyncObjThread:
         """Write a snapshot, which pysyncobj renames; ``data`` begins with its own last two entries, the later first."""
         try:
             self._flush()
-            write_dump(Path(path), self._state, data[:2], self._ask_loop(self._listener.capture))
+            size = write_dump(Path(path), self._state, data[:2], self._ask_loop(self._listener.capture))
         except OSError as error:
             self._fail(error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write {path}: {error.strerror}"))
             raise
@@ -299,12 +301,14 @@ class PySyncObjThread:
             # pysyncobj would only record that there is no snapshot.
             self._fail(error)
             raise
+        self.snapshot_age.generated(size)
         self._note_snapshot()
 
     def _read_dump(self, path: str) -> tuple[Any, ...]:
         """Install a snapshot, this voter's at the start or another's; return the data that pysyncobj needs of it."""
         try:
             state, entries, chunks = read_dump(Path(path))
+            self.snapshot_age.loaded(Path(path).stat().st_size)
             self._state = state
             if state.last_index > self._delivered:
                 self._flush()
