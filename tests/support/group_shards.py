@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_node.broker.report import Report
 from tidelog_node.groups.events import Event, GroupRequest, TopicInfo, TopicsChanged, TransactionEnded
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -93,6 +94,7 @@ class ShardHarness:
         self.clock_error_ms = 0
         self.responses: dict[int, Any] = {}
         self.log: list[tuple[Key, Value | None]] = []
+        self.reports: list[str] = []
         self.uncommitted: deque[WriteRecords] = deque()
         self.unsure: list[WriteRecords] = []
         self.holds_commits = False
@@ -176,6 +178,8 @@ class ShardHarness:
             if isinstance(command, Respond):
                 assert command.call_id not in self.responses, "answered twice"
                 self.responses[command.call_id] = command.response
+            elif isinstance(command, Report):
+                self.reports.append(command.text % command.arguments)
             else:
                 self._write(command)
         self.shard.check_invariants()

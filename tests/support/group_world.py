@@ -453,7 +453,7 @@ class World:
             for command in commands:
                 if isinstance(command, Respond):
                     self._answer(command.call_id, _sent(command.response))
-                else:
+                elif isinstance(command, WriteRecords):
                     self._write(command)
                     events.append(RecordsWritten(command.write_id))
             self.shard.check_invariants()

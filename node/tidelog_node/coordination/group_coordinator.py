@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.logs.events import EventLog
+from tidelog_node.broker.report import Report
 from tidelog_node.coordination.coordinator import CoordinatorEnvironment, ShardCoordinator, TopicCreator
 from tidelog_node.coordination.metadata import GroupTimings, GroupTopics
 from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC
@@ -37,7 +40,8 @@ from tidelog_node.shards.events import ClientIdentity
 from tidelog_node.shards.store import RecordStore
 from tidelog_node.shards.wire import MAX_STRING_BYTES, is_too_long
 
-GroupCore: TypeAlias = ShardCore[GroupRequest, GroupResponse, GroupNews, NoReturn]
+logger = logging.getLogger(__name__)
+GroupCore: TypeAlias = ShardCore[GroupRequest, GroupResponse, GroupNews, Report]
 VIEW_FOLDER = "group-view"
 MAX_SESSION_WAITS = 10_000
 MOVED_MS = 15_000
@@ -50,7 +54,7 @@ SESSION_WAIT_MS = 3_000
 """Half of the default minimum session timeout. Heartbeats on the same connection wait as well."""
 
 
-class GroupCoordinator(ShardCoordinator[GroupRequest, GroupResponse, GroupNews, NoReturn]):
+class GroupCoordinator(ShardCoordinator[GroupRequest, GroupResponse, GroupNews, Report]):
     """The group coordinator of a node, on its event loop. ``log_directories`` returns the online directories.
 
     ``has_session`` returns True if no controller can have elected another leader for this node's partitions.
@@ -124,8 +128,8 @@ class GroupCoordinator(ShardCoordinator[GroupRequest, GroupResponse, GroupNews, 
             raise
 
 
-class _GroupKind(ShardKind[GroupRequest, GroupResponse, GroupNews, NoReturn]):
-    """The shards of groups."""
+class _GroupKind(ShardKind[GroupRequest, GroupResponse, GroupNews, Report]):
+    """The shards of groups. They share the limit on lines about members and rebalances."""
 
     topic = OFFSETS_TOPIC
     noun = "groups"
@@ -138,6 +142,7 @@ class _GroupKind(ShardKind[GroupRequest, GroupResponse, GroupNews, NoReturn]):
         self._has_session = has_session
         self._topics = GroupTopics()
         self._timings = GroupTimings()
+        self._log = EventLog(logger)
 
     def check_id(self, owner: str) -> None:
         if is_too_long(owner):
@@ -150,8 +155,8 @@ class _GroupKind(ShardKind[GroupRequest, GroupResponse, GroupNews, NoReturn]):
     def news(self) -> _GroupNewsFeed:
         return _GroupNewsFeed(self)
 
-    def execute(self, term: ShardTerm[GroupNews], command: NoReturn) -> None:
-        raise AssertionError(command)
+    def execute(self, term: ShardTerm[GroupNews], command: Report) -> None:
+        self._log.write(command.text, *command.arguments)
 
     def transaction_ended(self, owners: frozenset[str]) -> GroupNews:
         return TransactionEnded(owners)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.classic import ClassicGroup, ClassicState
@@ -12,6 +12,7 @@ from tidelog_node.groups.classic.persistence import tombstone as classic_tombsto
 from tidelog_node.groups.classic.rebalance import prepare_rebalance, refuse_join, refuse_sync, reset_session
 from tidelog_node.groups.consumer import ConsumerGroup, Record
 from tidelog_node.groups.consumer.classic_members import leaving_member
+from tidelog_node.groups.consumer_events import replay_and_report, report_removed
 from tidelog_node.groups.events import GroupCall, TopicInfo
 from tidelog_node.groups.loaded_groups import LoadedGroup
 from tidelog_node.groups.messages import (
@@ -80,12 +81,12 @@ def heartbeat(
 
 def leave(loaded: LoadedGroup, group: ConsumerGroup, call: GroupCall, request: LeaveGroupRequest, step: Step) -> None:
     """Handle LeaveGroup of a consumer group with members. Each member has a result of its own (KIP-345)."""
-    leaving: set[str] = set()
+    leaving: dict[str, str] = {}
     results: list[LeftMember] = []
     for each in request.members:
         result = LeftMember(each.member_id, each.group_instance_id)
         try:
-            leaving.add(leaving_member(group.state, each).member_id)
+            leaving[leaving_member(group.state, each).member_id] = each.reason or "it sent LeaveGroup"
         except TidelogError as error:
             result = replace(result, error=error.detached())
         results.append(result)
@@ -117,7 +118,7 @@ def consumer_heartbeat(
     if not result.records:
         loaded.answer(step, answer)
     elif request.member_epoch == _LEAVE_GROUP_EPOCH:
-        _remove(loaded, group, (request.member_id,), result.records, step, answer)
+        _remove(loaded, group, {request.member_id: "it sent a heartbeat that leaves"}, result.records, step, answer)
     else:
         change = _Changed(loaded, group, result.records)
         step.write(loaded.group_id, (*before, *encoded(result.records)), change, answer)
@@ -167,54 +168,64 @@ def replay(group: ConsumerGroup, records: Iterable[Record]) -> None:
 def _remove(
     loaded: LoadedGroup,
     group: ConsumerGroup,
-    member_ids: Collection[str],
+    reasons: Mapping[str, str],
     records: Sequence[Record],
     step: Step,
     *answers: Answer,
 ) -> None:
-    """Write the removal of members. Without a member of the consumer protocol the group becomes a classic one."""
-    classic = _downgraded(group, member_ids, step)
+    """Write the removal of members, by their ids. Without a member of the consumer protocol the group becomes a classic
+    one.
+    """
+    classic = _downgraded(group, reasons, step)
     if classic is None:
-        step.write(loaded.group_id, encoded(records), _Changed(loaded, group, records), *answers)
+        step.write(loaded.group_id, encoded(records), _Changed(loaded, group, records, reasons), *answers)
     else:
-        _write_downgrade(loaded, group, classic, step, *answers)
+        _write_downgrade(loaded, group, classic, reasons, step, *answers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Changed(Effect):
     """Records of a consumer group to replay. A classic group of this id becomes the consumer group.
 
-    ``may_downgrade``: a classic member may have replaced the last member of the consumer protocol.
+    ``reasons`` tells why members are removed. ``may_downgrade``: a classic
+    member may have replaced the last member of the consumer protocol.
     """
 
     loaded: LoadedGroup
     group: ConsumerGroup
     records: Sequence[Record]
+    reasons: Mapping[str, str] = field(default_factory=dict)
     may_downgrade: bool = False
 
     def written(self, step: Step) -> None:
         if isinstance(self.loaded.group, ClassicGroup):
             _end(self.loaded.group, step)
         self.loaded.group = self.group
-        replay(self.group, self.records)
+        replay_and_report(self.group, self.records, self.reasons, step)
         classic = _downgraded(self.group, (), step) if self.may_downgrade else None
         if classic is not None:
-            _write_downgrade(self.loaded, self.group, classic, step)
+            _write_downgrade(self.loaded, self.group, classic, {}, step)
 
 
 @dataclass(frozen=True, slots=True)
 class _Downgraded(Effect):
-    """A consumer group that becomes a classic one."""
+    """A consumer group that becomes a classic one. ``reasons`` tells why members are not part of it."""
 
     loaded: LoadedGroup
+    group: ConsumerGroup
     classic: ClassicGroup
+    reasons: Mapping[str, str]
 
     def written(self, step: Step) -> None:
         self.loaded.group = self.classic
+        removed = sorted(self.group.state.members.keys() - self.classic.members.keys())
+        report_removed(self.group, removed, self.reasons, step)
+        text = "Group %s: it has become a classic group with %d members"
+        step.report(text, self.classic.group_id, len(self.classic.members))
         for member in self.classic.members.values():
             reset_session(self.classic, member, step)
         if self.classic.must_rebalance:
-            prepare_rebalance(self.classic, step)
+            prepare_rebalance(self.classic, step, "the group has become a classic one")
 
 
 def _downgraded(group: ConsumerGroup, leaving: Collection[str], step: Step) -> ClassicGroup | None:
@@ -224,15 +235,23 @@ def _downgraded(group: ConsumerGroup, leaving: Collection[str], step: Step) -> C
 
 
 def _write_downgrade(
-    loaded: LoadedGroup, group: ConsumerGroup, classic: ClassicGroup, step: Step, *answers: Answer
+    loaded: LoadedGroup,
+    group: ConsumerGroup,
+    classic: ClassicGroup,
+    reasons: Mapping[str, str],
+    step: Step,
+    *answers: Answer,
 ) -> None:
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     records = (*encoded(group.tombstones()), group_record(classic, assignments))
-    step.write(loaded.group_id, records, _Downgraded(loaded, classic), *answers)
+    step.write(loaded.group_id, records, _Downgraded(loaded, group, classic, reasons), *answers)
 
 
 def _end(group: ClassicGroup, step: Step) -> None:
     """End a classic group that has become a consumer group. Waiting members receive an error and join again."""
+    if group.members:
+        text = "Group %s: it has become a consumer group with %d members of the classic protocol"
+        step.report(text, group.group_id, len(group.members))
     for member in group.members.values():
         refuse_join(member, step, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
         refuse_sync(member, step, ErrorCode.REBALANCE_IN_PROGRESS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_node.broker.report import Report
 from tidelog_node.groups import messages
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.value_formats import OffsetCommitValue
@@ -97,4 +98,4 @@ GroupCall: TypeAlias = RequestReceived[GroupRequest]
 GroupNews: TypeAlias = TopicsChanged | TimingsChanged | TransactionEnded
 """The events that only shards of groups have."""
 Event: TypeAlias = ShardEvent[GroupRequest] | GroupNews
-Command: TypeAlias = ShardCommand[GroupResponse]
+Command: TypeAlias = ShardCommand[GroupResponse] | Report

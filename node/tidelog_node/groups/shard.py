@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
-from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_node.broker.report import Report
 from tidelog_node.groups import admin_requests, consumer_requests, member_requests, messages, offset_requests
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.classic import ClassicGroup
@@ -52,6 +53,7 @@ from tidelog_node.shards.events import (
 from tidelog_node.shards.store import RecordStore
 
 _AT_ONCE = 0
+_FENCED: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
 class GroupShard:
@@ -150,6 +152,9 @@ class GroupShard:
             check_names(call)
             self._dispatch(call, step)
         except TidelogError as error:
+            if error.code in _FENCED:
+                group_id, api = self._open_calls[call.call_id], type(call.request).__name__.removesuffix("Request")
+                step.report("Group %s: refused %s of a fenced member: %s", group_id, api, error.message)
             step.respond(call.call_id, refuse(call.request, error))
 
     def _dispatch(self, call: GroupCall, step: Step) -> None:
@@ -279,7 +284,9 @@ class GroupShard:
     def _finish(self, step: Step) -> list[Command]:
         commands: list[Command] = []
         for outcome in step.outcomes:
-            if isinstance(outcome, Write):
+            if isinstance(outcome, Report):
+                commands.append(outcome)
+            elif isinstance(outcome, Write):
                 commands.append(self._begin_write(outcome, step))
             else:
                 commands.extend(self._answer(*outcome))

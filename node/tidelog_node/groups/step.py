@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_node.broker.report import Level, Report
 from tidelog_node.groups.answers import refuse_write
 from tidelog_node.groups.events import GroupRequest, GroupResponse, TopicInfo
 from tidelog_node.groups.offsets.committed import OffsetChange
 from tidelog_node.groups.offsets.encoding import encode_offsets
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.shards.events import RecordsTransaction, ShardRecord
+
+_MAX_SHOWN: Final = 249
+"""The length of the longest topic name; ids of groups and members may be longer, but seldom are."""
 
 
 class Effect:
@@ -72,12 +77,20 @@ class Step:
     topics: Mapping[str, TopicInfo] | None
     new_member_id: Callable[[str], str]
     """Returns a new member id that begins with the client id or the instance id, as Kafka's ids do."""
-    outcomes: list[Write | tuple[int, GroupResponse]] = field(default_factory=list)
-    """Writes, and responses with their call ids, in order."""
+    outcomes: list[Write | tuple[int, GroupResponse] | Report] = field(default_factory=list)
+    """Writes, responses with their call ids, and log lines, in order."""
 
     def respond(self, call_id: int, response: GroupResponse) -> None:
         """Answer a call."""
         self.outcomes.append((call_id, response))
+
+    def report(self, text: str, *arguments: object) -> None:
+        """Log a change of a group's members, or a phase of its rebalance.
+
+        Clients choose the strings among the arguments. The line has their first ``_MAX_SHOWN`` characters.
+        """
+        shown = (argument[:_MAX_SHOWN] if isinstance(argument, str) else argument for argument in arguments)
+        self.outcomes.append(Report(Level.INFO, text, tuple(shown)))
 
     def write(
         self,

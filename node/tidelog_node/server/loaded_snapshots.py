@@ -1,7 +1,7 @@
 """The snapshots of the metadata log that a node has loaded, and their metrics.
 
-Kafka's brokers generate snapshots of their own. A node of Tidelog keeps the metadata in memory and loads a snapshot from
-a controller when it starts, or when it is far behind the log.
+Kafka's brokers generate snapshots of their own. A node of Tidelog keeps the metadata in memory and loads a snapshot
+from a controller when it starts, or when it is far behind the log.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ def _expire_session(group: ClassicGroup, member_id: str, step: Step) -> None:
             complete_join(group, step)
     elif member.is_new or (member.join_call is None and member.sync_call is None):
         # A member that waits for the others is not late. A new member is, since it may have disappeared silently.
-        remove_member(group, member, step)
+        remove_member(group, member, step, f"its session of {member.session_timeout_ms} ms expired")
         if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-            rebalance_without(group, step)
+            rebalance_without(group, step, "a session expired")
         elif group.state is ClassicState.PREPARING_REBALANCE and group.has_all_joined:
             complete_join(group, step)
 
@@ -48,9 +48,9 @@ def _expire_syncs(group: ClassicGroup, step: Step) -> None:
     group.timers.cancel_sync()
     late = [group.members[member_id] for member_id in group.pending_syncs]
     for member in late:
-        remove_member(group, member, step)
+        remove_member(group, member, step, "it has not sent SyncGroup within the rebalance timeout")
     if late:
-        prepare_rebalance(group, step)
+        prepare_rebalance(group, step, "members have not sent SyncGroup")
 
 
 def _end_join_phase(group: ClassicGroup, step: Step) -> None:

@@ -95,7 +95,7 @@ def _join_known(group: ClassicGroup, call: GroupCall, request: JoinGroupRequest,
     if group.state is ClassicState.PREPARING_REBALANCE or not is_unchanged or leads_stable:
         # The leader joins again when its subscription has changed, which its metadata need not show.
         update_member(group, member, call, request, step)
-        rebalance(group, step)
+        rebalance(group, step, request.reason or "a member joined again")
     else:
         # The answer may have been lost.
         step.respond(call.call_id, joined(group, member))
@@ -118,7 +118,10 @@ def _add(group: ClassicGroup, call: GroupCall, request: JoinGroupRequest, member
     group.add(member, request.protocol_type)
     # The member sends no heartbeats before it has its answer. The timeout removes it if the rebalance never ends.
     reset_session(group, member, step, step.settings.new_member_join_timeout_ms)
-    rebalance(group, step)
+    text = "Group %s: member %s with instance id %s joined from %s, client id %s: %d members"
+    who = member_id, member.instance_id, member.client_host, member.client_id
+    step.report(text, group.group_id, *who, len(group.members))
+    rebalance(group, step, request.reason or "a member joined")
 
 
 def update_member(

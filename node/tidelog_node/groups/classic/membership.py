@@ -38,7 +38,7 @@ def leave(group: ClassicGroup, call: GroupCall, request: LeaveGroupRequest, step
     """Remove members. Each has a result of its own (KIP-345)."""
     results = tuple(_leave_one(group, leaving, step) for leaving in request.members)
     if any(result.error is None for result in results):
-        rebalance_without(group, step)
+        rebalance_without(group, step, "a member left")
     step.respond(call.call_id, LeaveGroupResponse(members=results))
 
 
@@ -102,7 +102,8 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, step: Step) -> LeftM
         # An administrator removes the member that has the instance id.
         holder = group.static_members.get(instance_id or "") if not leaving.member_id else None
         try:
-            remove_member(group, group.check_member(holder or leaving.member_id, instance_id), step)
+            member = group.check_member(holder or leaving.member_id, instance_id)
+            remove_member(group, member, step, leaving.reason or "it sent LeaveGroup")
         except TidelogError as failure:
             error = failure.detached()
     return LeftMember(leaving.member_id, instance_id, error)

@@ -15,16 +15,18 @@ from tidelog_node.groups.messages import JoinGroupMember, JoinGroupResponse, Syn
 from tidelog_node.groups.step import Step
 
 
-def rebalance(group: ClassicGroup, step: Step) -> None:
+def rebalance(group: ClassicGroup, step: Step, reason: str) -> None:
     """Begin a rebalance, or continue the current one."""
     if group.can_rebalance:
-        prepare_rebalance(group, step)
+        prepare_rebalance(group, step, reason)
     else:
         maybe_complete_join(group, step)
 
 
-def prepare_rebalance(group: ClassicGroup, step: Step) -> None:
+def prepare_rebalance(group: ClassicGroup, step: Step, reason: str) -> None:
     """Begin the join phase. Members that wait for an assignment must join again."""
+    text = "Group %s: a rebalance begins in generation %d with %d members: %s"
+    step.report(text, group.group_id, group.generation, len(group.members), reason)
     if group.state is ClassicState.COMPLETING_REBALANCE:
         propagate_error(group, step, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
@@ -52,7 +54,7 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
     """End the join phase: answer all members with the next generation, or record that the group is empty."""
     group.timers.cancel_join()
     for member in [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]:
-        remove_member(group, member, step)
+        remove_member(group, member, step, "it has not joined again within the rebalance timeout")
     if not group.elect_joined_leader() and group.members:
         # Only static members are left and none has come back. They are removed when their sessions expire.
         group.timers.set_join(step.now_ms + group.rebalance_timeout_ms)
@@ -60,9 +62,13 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
     group.new_member_added = False
     group.begin_generation(step.wall_ms)
     if group.is_empty:
+        step.report("Group %s: the rebalance ended in generation %d without members", group.group_id, group.generation)
         # If this write fails, an older generation returns at the next failover and its members time out.
         step.write(group.group_id, (group_record(group, {}),))
         return
+    text = "Group %s: generation %d begins with %d members, protocol %s and leader %s"
+    leader, protocol = group.leader or "", group.protocol_name or ""
+    step.report(text, group.group_id, group.generation, len(group.members), protocol, leader)
     group.timers.set_sync(step.now_ms + group.rebalance_timeout_ms)
     for member in group.members.values():
         answer_join(group, member, step)
@@ -124,17 +130,19 @@ def reset_session(group: ClassicGroup, member: ClassicMember, step: Step, timeou
     group.timers.set_session(member.member_id, step.now_ms + timeout_ms)
 
 
-def remove_member(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
+def remove_member(group: ClassicGroup, member: ClassicMember, step: Step, reason: str) -> None:
     """Remove a member. Its waiting calls are answered with UNKNOWN_MEMBER_ID, so that a live member joins again."""
     refuse_join(member, step, ErrorCode.UNKNOWN_MEMBER_ID)
     refuse_sync(member, step, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
+    text = "Group %s: member %s left in generation %d, %d members remain: %s"
+    step.report(text, group.group_id, member.member_id, group.generation, len(group.members), reason)
 
 
-def rebalance_without(group: ClassicGroup, step: Step) -> None:
+def rebalance_without(group: ClassicGroup, step: Step, reason: str) -> None:
     """Rebalance after members have left."""
     if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-        prepare_rebalance(group, step)
+        prepare_rebalance(group, step, reason)
     else:
         maybe_complete_join(group, step)
 
@@ -147,4 +155,5 @@ def begin_loaded(group: ClassicGroup, step: Step) -> None:
     for member in group.members.values():
         reset_session(group, member, step)
     if group.must_rebalance or len(group.members) > step.settings.group_max_size:
-        prepare_rebalance(group, step)
+        reason = "the group was loaded" if group.must_rebalance else "it has more than group.max.size members"
+        prepare_rebalance(group, step, reason)

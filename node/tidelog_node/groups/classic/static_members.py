@@ -38,6 +38,8 @@ def replace_static_member(
     refuse_join(member, step, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
     refuse_sync(member, step, ErrorCode.FENCED_INSTANCE_ID)
     group.rename(member, new_id)
+    text = "Group %s: member %s replaces %s, which is fenced, with instance id %s"
+    step.report(text, group.group_id, new_id, before.member_id, member.instance_id)
     group.update_protocols(member, request.metadata_by_protocol)
     member.rebalance_timeout_ms = request.join_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
@@ -50,7 +52,7 @@ def replace_static_member(
         step.write(group.group_id, (group_record(group, assignments),), effect)
     elif group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
         # The leader's pending assignment contains the old member id.
-        prepare_rebalance(group, step)
+        prepare_rebalance(group, step, "a static member returned")
     else:
         maybe_complete_join(group, step)
 

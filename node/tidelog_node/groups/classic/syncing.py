@@ -78,7 +78,7 @@ class _Assigned(Effect):
     def failed(self, step: Step, error: TidelogError) -> None:
         if self._is_current:
             propagate_error(self.group, step, write_error(error).code)
-            prepare_rebalance(self.group, step)
+            prepare_rebalance(self.group, step, "the assignment could not be written")
 
     @property
     def _is_current(self) -> bool:
@@ -87,6 +87,8 @@ class _Assigned(Effect):
 
 def _propagate(group: ClassicGroup, assignments: Mapping[str, bytes], step: Step) -> None:
     group.transition_to(ClassicState.STABLE, step.wall_ms)
+    text = "Group %s: the rebalance ended in generation %d with %d members"
+    step.report(text, group.group_id, group.generation, len(group.members))
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
         if member.sync_call is not None:

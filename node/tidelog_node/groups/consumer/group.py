@@ -300,8 +300,8 @@ class ConsumerGroup:
         """The time of the next check for :meth:`expired` members, or None if there is no deadline."""
         return self._timeouts.next_ms()
 
-    def expired(self, now_ms: int) -> list[str]:
-        """Return the members to remove: silent for the session timeout, or late in a rebalance."""
+    def expired(self, now_ms: int) -> dict[str, str]:
+        """Return the members to remove, with the reasons: silent for the session timeout, or late in a rebalance."""
         return self._timeouts.expired(self._state, now_ms)
 
     def remove(self, member_ids: Collection[str], wall_ms: int) -> Result[None]:

@@ -76,14 +76,19 @@ class Timeouts:
             kind.cancel(member_id)
         self._rebalance_epochs.pop(member_id, None)
 
-    def expired(self, state: GroupState, now_ms: int) -> list[str]:
-        """Return the members to remove. Their sessions restart in case the removal cannot be written."""
+    def expired(self, state: GroupState, now_ms: int) -> dict[str, str]:
+        """Return the members to remove, with the reasons.
+
+        Their sessions restart in case the removal cannot be written.
+        """
         for member in [state.members[member_id] for member_id in self._without_session]:
             self.begin(member, member, now_ms)
-        late = {member_id for member_id in self._rebalances.pop_expired(now_ms) if self._is_late(state, member_id)}
-        for kind in (self._sessions, self._joins, self._syncs):
-            late.update(kind.pop_expired(now_ms))
-        expired = sorted(late & state.members.keys())
+        revoking = [member_id for member_id in self._rebalances.pop_expired(now_ms) if self._is_late(state, member_id)]
+        late = dict.fromkeys(revoking, "it has not revoked its partitions within the rebalance timeout")
+        late |= dict.fromkeys(self._syncs.pop_expired(now_ms), "it has not sent SyncGroup within the rebalance timeout")
+        late |= dict.fromkeys(self._joins.pop_expired(now_ms), "it has not joined again within the rebalance timeout")
+        late |= dict.fromkeys(self._sessions.pop_expired(now_ms), "its session expired")
+        expired = {member_id: late[member_id] for member_id in sorted(late.keys() & state.members.keys())}
         for member_id in expired:
             self.end(member_id)
             self._sessions.set(member_id, now_ms + self._session_timeout_ms(state.members[member_id]))

@@ -184,6 +184,8 @@ def test_follower_takes_a_snapshot_then_entries_small_and_large() -> None:
             await node.reaches(log.image)
             assert log.controllers[0].streams == 1
             assert node.applied[-1] == log.image.offset
+            age, size, loaded = (family.values[()] for family in node.follower.snapshots.families())
+            assert (loaded, isinstance(age, float) and age < 60, isinstance(size, int) and size > 0) == (1, True, True)
 
     asyncio.run(run())
 
