@@ -80,6 +80,9 @@ def test_servers_work_together_and_clients_do_what_acls_allow(secured: Secured) 
         with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
             denied.result(DEADLINE_S)
         root.create_topics([NewTopic("t", 1, 2)])["t"].result(DEADLINE_S)
+        with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
+            alice.describe_process(1).result(DEADLINE_S)
+        assert root.describe_process(1).result(DEADLINE_S).software_version
         acls = [
             AclBinding(kind, name, "LITERAL", "User:CN=alice", "*", operation, "ALLOW")
             for kind, name, operation in (
@@ -118,6 +121,7 @@ def test_controllers_accept_nodes_and_super_users_alone(secured: Secured) -> Non
             ("ControllerService", "RegisterBroker", controller_service_pb2.RegisterBrokerRequest(), "CLUSTER_ACTION"),
             ("ControllerService", "AlterPartition", controller_service_pb2.AlterPartitionRequest(), "CLUSTER_ACTION"),
             ("AdminService", "DescribeCluster", admin_service_pb2.DescribeClusterRequest(), "ALTER"),
+            ("AdminService", "DescribeProcess", admin_service_pb2.DescribeProcessRequest(), "DESCRIBE"),
             ("AdminService", "UpdateFeatures", admin_service_pb2.UpdateFeaturesRequest(), "ALTER"),
         ):
             call = channel.unary_unary(f"/tidelog.v1.{service}/{method}")

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tidelog.admin import AdminClient
 from tidelog.testing import LocalCluster
 from tidelog_cli.commands import app
+from tidelog_foundation.errors import KafkaException
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +130,21 @@ def test_doctor_finds_the_only_controller_and_health_tells_that_nobody_answers(c
     document = json.loads(found.stdout)
     assert (found.exit_code, document["status"]) == (1, "warning")
     assert "single point of failure" in {each["object"]: each["text"] for each in document["findings"]}["quorum"]
+    # All processes run on this machine in this version, and gave an account of themselves.
+    assert not {"versions", "this machine's clock", "node 2", "controller 1"} & {
+        each["object"] for each in document["findings"] if "files may be open" not in each["text"]
+    }
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        node, controller = (admin.describe_process(1, is_controller=each).result(20) for each in (False, True))
+        with pytest.raises(KafkaException, match="99"):
+            admin.describe_process(99).result(20)
+    assert [d.path for d in node.directories] == [str(cluster.data_dir / "node-1" / "data")]
+    assert [d.path for d in controller.directories] == [str(cluster.data_dir / "controller-1" / "data")]
+    for described in (node, controller):
+        assert abs(described.clock_offset_s) <= described.clock_error_s
+        assert described.features["metadata.version"].applied_level == described.features["metadata.version"].max_level
+        assert {each.resource for each in described.resources} == {"open_files", "threads", "memory_maps"}
+        assert all(each.used > 0 for each in described.resources)
     nobody = CliRunner().invoke(app, ["cluster", "health", "--json", "-b", "127.0.0.1:1", "--timeout", "1"])
     assert (nobody.exit_code, json.loads(nobody.stdout)["status"]) == (3, "unknown")
 

@@ -45,6 +45,7 @@ from tidelog.admin.metadata import (
     TopicMetadata,
 )
 from tidelog.admin.offsets import IsolationLevel, ListOffsetsResultInfo, OffsetSpec
+from tidelog.admin.processes import DirectoryState, FeatureLevels, ProcessDescription, ResourceUse
 from tidelog.admin.quorum import QuorumAdmin
 from tidelog.admin.quorum_calls import (
     MetadataEnd,
@@ -142,7 +143,9 @@ __all__ = [
     "DelegationToken",
     "DeletedRecords",
     "DescribeClusterResult",
+    "DirectoryState",
     "ElectionType",
+    "FeatureLevels",
     "FeatureMetadata",
     "FeatureUpdate",
     "GroupMember",
@@ -167,6 +170,7 @@ __all__ = [
     "PartitionLag",
     "PartitionMetadata",
     "PartitionReassignment",
+    "ProcessDescription",
     "ProducerDescription",
     "QuorumAdmin",
     "QuorumInfo",
@@ -175,6 +179,7 @@ __all__ = [
     "ReplicaInfo",
     "ResourcePatternType",
     "ResourceType",
+    "ResourceUse",
     "ScramCredentialInfo",
     "ScramMechanism",
     "SnapshotInfo",

@@ -13,6 +13,7 @@ from tidelog.admin.groups.group_admin import GroupAdmin
 from tidelog.admin.log_dirs import LogDirAdmin
 from tidelog.admin.metadata import ClusterMetadata, GroupMetadata, cluster_id, group_metadata, list_topics
 from tidelog.admin.offsets import OffsetAdmin
+from tidelog.admin.processes import ProcessAdmin
 from tidelog.admin.quorum import QuorumOperations
 from tidelog.admin.quotas import QuotaAdmin
 from tidelog.admin.reassignments import ReplicaAdmin
@@ -31,6 +32,7 @@ class AdminOperations(
     GroupAdmin,
     LogDirAdmin,
     OffsetAdmin,
+    ProcessAdmin,
     QuorumOperations,
     QuotaAdmin,
     RecordAdmin,

@@ -1686,6 +1686,128 @@ class StopObstacleCount(_message.Message):
 Global___StopObstacleCount: _TypeAlias = StopObstacleCount  # noqa: Y015
 
 @_typing.final
+class DescribeProcessRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProcessRequest: _TypeAlias = DescribeProcessRequest  # noqa: Y015
+
+@_typing.final
+class DescribeProcessResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
+    time_ms: _builtins.int
+    """The wall clock, in milliseconds since 1970."""
+    software_version: _builtins.str
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___FeatureDescription]:
+        """The levels that this process supports and has applied."""
+
+    @_builtins.property
+    def resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResourceUse]: ...
+    @_builtins.property
+    def directories(self) -> _containers.RepeatedCompositeFieldContainer[Global___DirectoryState]:
+        """The file systems of log.dirs, or of metadata.log.dir."""
+
+    def __init__(
+        self,
+        *,
+        time_ms: _builtins.int = ...,
+        software_version: _builtins.str = ...,
+        features: _abc.Iterable[Global___FeatureDescription] | None = ...,
+        resources: _abc.Iterable[Global___ResourceUse] | None = ...,
+        directories: _abc.Iterable[Global___DirectoryState] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directories", b"directories", "features", b"features", "resources", b"resources", "software_version", b"software_version", "time_ms", b"time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProcessResponse: _TypeAlias = DescribeProcessResponse  # noqa: Y015
+
+@_typing.final
+class ResourceUse(_message.Message):
+    """A resource of the operating system. Numbers are -1 if there is no limit, or if they are unknown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """open_files, threads or memory_maps."""
+    used: _builtins.int
+    limit: _builtins.int
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        used: _builtins.int = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "resource", b"resource", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResourceUse: _TypeAlias = ResourceUse  # noqa: Y015
+
+@_typing.final
+class DirectoryState(_message.Message):
+    """The file system of a directory. Numbers are -1 if they are unknown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    IS_READ_ONLY_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    USABLE_BYTES_FIELD_NUMBER: _builtins.int
+    TOTAL_FILES_FIELD_NUMBER: _builtins.int
+    USABLE_FILES_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    is_read_only: _builtins.bool
+    total_bytes: _builtins.int
+    usable_bytes: _builtins.int
+    total_files: _builtins.int
+    usable_files: _builtins.int
+    error: _builtins.str
+    """The reason if the file system did not answer."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        is_read_only: _builtins.bool = ...,
+        total_bytes: _builtins.int = ...,
+        usable_bytes: _builtins.int = ...,
+        total_files: _builtins.int = ...,
+        usable_files: _builtins.int = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "is_read_only", b"is_read_only", "path", b"path", "total_bytes", b"total_bytes", "total_files", b"total_files", "usable_bytes", b"usable_bytes", "usable_files", b"usable_files"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DirectoryState: _TypeAlias = DirectoryState  # noqa: Y015
+
+@_typing.final
 class CreateAclsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

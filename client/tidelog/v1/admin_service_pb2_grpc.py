@@ -109,6 +109,11 @@ class AdminServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyResponse.FromString,
                 _registered_method=True)
+        self.DescribeProcess = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeProcess',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeProcessRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeProcessResponse.FromString,
+                _registered_method=True)
         self.CreateAcls = channel.unary_unary(
                 '/tidelog.v1.AdminService/CreateAcls',
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateAclsRequest.SerializeToString,
@@ -268,6 +273,13 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeProcess(self, request, context):
+        """Returns the clock, version, limits and file systems of the process that is called.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateAcls(self, request, context):
         """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer.
         """
@@ -415,6 +427,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeStopSafety,
                     request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyResponse.SerializeToString,
+            ),
+            'DescribeProcess': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProcess,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeProcessRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeProcessResponse.SerializeToString,
             ),
             'CreateAcls': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAcls,
@@ -877,6 +894,33 @@ class AdminService(object):
             '/tidelog.v1.AdminService/DescribeStopSafety',
             tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProcess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeProcess',
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeProcessRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeProcessResponse.FromString,
             options,
             channel_credentials,
             insecure,

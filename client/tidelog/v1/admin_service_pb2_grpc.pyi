@@ -58,6 +58,8 @@ class AdminServiceStub:
     """Unregisters a fenced broker that will not return (KIP-631)."""
     DescribeStopSafety: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeStopSafetyRequest, _admin_service_pb2.DescribeStopSafetyResponse]
     """Returns what stands against stopping a node or a controller: partitions and the quorum that need it."""
+    DescribeProcess: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeProcessRequest, _admin_service_pb2.DescribeProcessResponse]
+    """Returns the clock, version, limits and file systems of the process that is called."""
     CreateAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateAclsRequest, _admin_service_pb2.CreateAclsResponse]
     """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
     DescribeAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeAclsRequest, _admin_service_pb2.DescribeAclsResponse]
@@ -102,6 +104,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Unregisters a fenced broker that will not return (KIP-631)."""
     DescribeStopSafety: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeStopSafetyRequest, _admin_service_pb2.DescribeStopSafetyResponse]  # type: ignore[assignment]
     """Returns what stands against stopping a node or a controller: partitions and the quorum that need it."""
+    DescribeProcess: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeProcessRequest, _admin_service_pb2.DescribeProcessResponse]  # type: ignore[assignment]
+    """Returns the clock, version, limits and file systems of the process that is called."""
     CreateAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateAclsRequest, _admin_service_pb2.CreateAclsResponse]  # type: ignore[assignment]
     """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
     DescribeAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeAclsRequest, _admin_service_pb2.DescribeAclsResponse]  # type: ignore[assignment]
@@ -233,6 +237,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DescribeStopSafetyResponse, _abc.Awaitable[_admin_service_pb2.DescribeStopSafetyResponse]]:
         """Returns what stands against stopping a node or a controller: partitions and the quorum that need it."""
+
+    @_abc_1.abstractmethod
+    def DescribeProcess(
+        self,
+        request: _admin_service_pb2.DescribeProcessRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeProcessResponse, _abc.Awaitable[_admin_service_pb2.DescribeProcessResponse]]:
+        """Returns the clock, version, limits and file systems of the process that is called."""
 
     @_abc_1.abstractmethod
     def CreateAcls(

@@ -8,6 +8,7 @@ from typing import Final
 
 from tidelog_cli.health.facts import ClusterFacts, LogDirFacts, TopicFacts
 from tidelog_cli.health.finding import Finding, Severity, named
+from tidelog_cli.health.process_rules import process_findings
 from tidelog_cli.health.state_rules import DISK_FILLS, DISK_FULL
 
 _PAGE: Final = "docs/health.md#doctor"
@@ -30,6 +31,7 @@ SHARED_SETTINGS: Final = (
 def doctor_findings(facts: ClusterFacts) -> list[Finding]:
     """Return what could be set up better, the worst first."""
     found = [*_voters(facts), *_topics(facts), *_settings(facts), *_disks(facts), *_racks(facts), *_features(facts)]
+    found += process_findings(facts)
     return sorted(found, key=lambda finding: -finding.severity)
 
 

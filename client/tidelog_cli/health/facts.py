@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidelog.admin import ProcessDescription
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
@@ -81,8 +83,27 @@ class FeatureFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """A node or a controller by its own account, or the ``error`` instead. ``is_older``: its version has no account."""
+
+    process_id: int
+    is_node: bool
+    description: ProcessDescription | None = None
+    error: str = ""
+    is_older: bool = False
+
+    @property
+    def name(self) -> str:
+        """The kind of process and its id."""
+        return f"{'node' if self.is_node else 'controller'} {self.process_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """A cluster at one moment. ``voters`` is None if no controller leads, for the reason ``quorum_error``."""
+    """A cluster at one moment. ``voters`` is None if no controller leads, for the reason ``quorum_error``.
+
+    ``processes`` are those that were asked; the rules of health need none.
+    """
 
     cluster_id: str
     nodes: tuple[NodeFacts, ...] = ()
@@ -92,3 +113,4 @@ class ClusterFacts:
     partitions: tuple[PartitionFacts, ...] = ()
     log_dirs: tuple[LogDirFacts, ...] = ()
     features: tuple[FeatureFacts, ...] = ()
+    processes: tuple[ProcessFacts, ...] = ()

@@ -14,18 +14,19 @@ from tidelog_cli.health.facts import (
     LogDirFacts,
     NodeFacts,
     PartitionFacts,
+    ProcessFacts,
     TopicFacts,
     VoterFacts,
 )
 from tidelog_cli.output.printing import settle
-from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 _MIN_ISR = "min.insync.replicas"
 _MILLISECONDS = 1_000
 
 
-def gather(admin: AdminClient, timeout_s: float) -> ClusterFacts:
-    """Return the facts.
+def gather(admin: AdminClient, timeout_s: float, *, asks_processes: bool = False) -> ClusterFacts:
+    """Return the facts, with ``asks_processes`` also those that each process alone knows.
 
     Raises:
         TidelogError: no node answers, or the caller may not describe the cluster.
@@ -34,7 +35,8 @@ def gather(admin: AdminClient, timeout_s: float) -> ClusterFacts:
     nodes = _nodes(admin, cluster, timeout_s)
     defaults: Mapping[str, str] = next((node.settings for node in nodes if node.settings), {})
     topics, partitions = _topics(admin, int(defaults.get(_MIN_ISR, "1")), timeout_s)
-    voters, quorum_error = _voters(admin, timeout_s)
+    voters, controllers, quorum_error = _voters(admin, timeout_s)
+    running = [node.node_id for node in nodes if not node.is_fenced]
     return ClusterFacts(
         cluster.cluster_id,
         nodes,
@@ -44,6 +46,7 @@ def gather(admin: AdminClient, timeout_s: float) -> ClusterFacts:
         partitions,
         _log_dirs(admin, [node.node_id for node in nodes if node.settings], timeout_s),
         _features(admin, timeout_s) if voters is not None else (),
+        _processes(admin, running, controllers, timeout_s) if asks_processes else (),
     )
 
 
@@ -96,11 +99,11 @@ def _topics(
     return tuple(topics), tuple(partitions)
 
 
-def _voters(admin: AdminClient, timeout_s: float) -> tuple[tuple[VoterFacts, ...] | None, str]:
+def _voters(admin: AdminClient, timeout_s: float) -> tuple[tuple[VoterFacts, ...] | None, list[int], str]:
     try:
         quorum = admin.describe_metadata_quorum(request_timeout=timeout_s).result()
     except TidelogError as error:
-        return None, error.message
+        return None, [], error.message
     now_ms = time.time() * _MILLISECONDS
     voters = []
     for voter in quorum.voters:
@@ -113,7 +116,25 @@ def _voters(admin: AdminClient, timeout_s: float) -> tuple[tuple[VoterFacts, ...
                 max(0, quorum.high_watermark - voter.log_end_offset),
             )
         )
-    return tuple(voters), ""
+    return tuple(voters), [each.replica_id for each in (*quorum.voters, *quorum.observers)], ""
+
+
+def _processes(
+    admin: AdminClient, nodes: list[int], controllers: list[int], timeout_s: float
+) -> tuple[ProcessFacts, ...]:
+    """Return the accounts of all processes, which are asked at the same time."""
+    asked = {
+        (process_id, is_node): admin.describe_process(process_id, is_controller=not is_node, request_timeout=timeout_s)
+        for is_node, ids in ((False, controllers), (True, nodes))
+        for process_id in ids
+    }
+    found, errors = settle(asked)
+    return tuple(
+        ProcessFacts(*key, found[key])
+        if key in found
+        else ProcessFacts(*key, error=errors[key].message, is_older=errors[key].code is ErrorCode.UNSUPPORTED_VERSION)
+        for key in asked
+    )
 
 
 def _log_dirs(admin: AdminClient, nodes: list[int], timeout_s: float) -> tuple[LogDirFacts, ...]:

@@ -35,19 +35,24 @@ def health(session: Session) -> None:
 
 @connected
 def doctor(session: Session) -> None:
-    """Show what in the set-up of the cluster could cost availability or records: settings, replicas, racks, disks.
+    """Show what in the set-up of the cluster could cost availability or records.
+
+    Looks at settings, replicas, racks, disks, clocks, versions and the limits of the operating system, and asks each
+    process for what it alone knows.
 
     The exit codes are those of "tidelog cluster health".
 
     Example: tidelog cluster doctor
     """
-    _report(session, doctor_findings, "nothing to improve")
+    _report(session, doctor_findings, "nothing to improve", asks_processes=True)
 
 
-def _report(session: Session, judge: Callable[[ClusterFacts], list[Finding]], praise: str) -> None:
+def _report(
+    session: Session, judge: Callable[[ClusterFacts], list[Finding]], praise: str, *, asks_processes: bool = False
+) -> None:
     try:
         with session.admin() as admin:
-            facts = gather(admin, session.timeout_s)
+            facts = gather(admin, session.timeout_s, asks_processes=asks_processes)
     except TidelogError as error:
         if session.as_json:
             print_json({"status": "unknown", "error": error_document(error), "findings": []})

@@ -180,6 +180,7 @@ ADMIN_RULES: Final[Mapping[str, Rule]] = {
     "UpdateFeatures": on_cluster(AclOperation.ALTER),
     "UnregisterBroker": on_cluster(AclOperation.ALTER),
     "DescribeStopSafety": on_cluster(AclOperation.DESCRIBE),
+    "DescribeProcess": on_cluster(AclOperation.DESCRIBE),
     "CreateAcls": on_cluster(AclOperation.ALTER),
     "DescribeAcls": on_cluster(AclOperation.DESCRIBE),
     "DeleteAcls": on_cluster(AclOperation.ALTER),

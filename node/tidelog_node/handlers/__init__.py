@@ -7,6 +7,7 @@ from tidelog_node.handlers.context import AdminController, NodeContext, change_q
 from tidelog_node.handlers.fetch import begin_fetch
 from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog_node.handlers.offsets import delete_records, list_offsets, offset_for_leader_epoch
+from tidelog_node.handlers.process import describe_process
 from tidelog_node.handlers.produce import (
     MAX_PRODUCE_ELEMENTS,
     PartitionOutcome,

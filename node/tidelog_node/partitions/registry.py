@@ -178,6 +178,11 @@ class PartitionRegistry:
             if held.log.directory.parent != target.path and self.relocations.get(key) is None:
                 self.relocations.start(held, target)
 
+    @property
+    def log_dirs(self) -> list[Path]:
+        """The paths of ``log.dirs``, online or not."""
+        return [*(directory.path for directory in self._directories.online), *self._directories.failures]
+
     async def describe_log_dirs(self) -> list[LogDirectoryDescription]:
         """Return every directory of ``log.dirs`` with its replicas and the space of its file system (KIP-113, 827)."""
         return await describe(self._directories, self, self.relocations)

@@ -65,6 +65,7 @@ def admin_service(context: NodeContext) -> Service:
             "UpdateFeatures": forwarded(UpdateFeaturesRequest),
             "UnregisterBroker": forwarded(UnregisterBrokerRequest),
             "DescribeStopSafety": forwarded(DescribeStopSafetyRequest),
+            "DescribeProcess": call_of(context, handlers.describe_process),
             "DescribeCluster": call_of(context, handlers.describe_cluster),
             "CreateAcls": call_of(context, handlers.create_acls),
             "DescribeAcls": call_of(context, handlers.describe_acls),

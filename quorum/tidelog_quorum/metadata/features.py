@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.features import FeatureDescription, FeatureRange
 from tidelog_quorum.metadata.image import MetadataImage
 
 METADATA_VERSION = "metadata.version"
@@ -39,6 +39,14 @@ SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
     }
 )
 """The range of each feature that this version supports."""
+
+
+def own_features(levels: Mapping[str, int]) -> tuple[FeatureDescription, ...]:
+    """Return the features that this version supports, each with its level in ``levels``."""
+    return tuple(
+        FeatureDescription(name, known.min_level, known.max_level, levels.get(name, 0))
+        for name, known in SUPPORTED_FEATURES.items()
+    )
 
 
 def check_supported(levels: Mapping[str, int]) -> None:

@@ -228,7 +228,7 @@ class ControllerServer:
         cluster_id, quorum = self._config.cluster_id, self.quorum
         for service in (
             controller_service(cluster_id, quorum, feed, self._connections, listener),
-            admin_service(cluster_id, quorum, listener, self._config.node_id),
+            admin_service(cluster_id, quorum, listener, self._config.node_id, [Path(self._config.metadata_log_dir)]),
             quorum_service(cluster_id, self._engine, quorum, listener),
         ):
             service.add_to(server, intake, identify, guard, times=self._calls)

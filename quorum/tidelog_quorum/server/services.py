@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar, get_type_hints
 
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog_foundation.config.endpoints import MAX_CONTROLLER_LISTENERS, format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.monitoring import process_state
 from tidelog_foundation.requests import (
     acls,
     brokers,
@@ -19,6 +21,7 @@ from tidelog_foundation.requests import (
     delegation_tokens,
     features,
     partitions,
+    processes,
     quorum,
     quotas,
     replicas,
@@ -40,6 +43,7 @@ from tidelog_quorum.metadata.description import (
     describe_user_scram_credentials,
     list_topics,
 )
+from tidelog_quorum.metadata.features import own_features
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.voters import Voter
@@ -120,14 +124,18 @@ def controller_service(
 
 
 def admin_service(
-    cluster_id: str, controller: QuorumController, listener: str = ANY_LISTENER, node_id: int = -1
+    cluster_id: str,
+    controller: QuorumController,
+    listener: str = ANY_LISTENER,
+    node_id: int = -1,
+    directories: Sequence[Path] = (),
 ) -> Service:
     """Return the administrators' service at a listener.
 
-    Any controller describes the cluster, and the levels of its own loggers by ``node_id``; only the leader does the
-    rest.
+    Any controller describes the cluster, the levels of its own loggers by ``node_id``, and its process with the file
+    systems of ``directories``; only the leader does the rest.
     """
-    calls = AdminCalls(cluster_id, controller, listener)
+    calls = AdminCalls(cluster_id, controller, listener, directories)
     return Service(
         admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
         {
@@ -154,6 +162,7 @@ def admin_service(
             "UpdateFeatures": _change(controller, features.UpdateFeaturesRequest, lambda _: True),
             "UnregisterBroker": _change(controller, cluster.UnregisterBrokerRequest),
             "DescribeStopSafety": _limited(controller.describe_stop_safety, stop_safety.DescribeStopSafetyRequest),
+            "DescribeProcess": _limited(calls.describe_process, processes.DescribeProcessRequest),
             "CreateAcls": _change(controller, acls.CreateAclsRequest, lambda r: len(r.acls) > _MANY_PARTITIONS),
             "DescribeAcls": _limited(calls.describe_acls, acls.DescribeAclsRequest),
             "DeleteAcls": _change(controller, acls.DeleteAclsRequest, lambda _: True),
@@ -203,10 +212,13 @@ def quorum_service(
 class AdminCalls:
     """The calls that are more than one change or view."""
 
-    def __init__(self, cluster_id: str, controller: QuorumController, listener: str) -> None:
+    def __init__(
+        self, cluster_id: str, controller: QuorumController, listener: str, directories: Sequence[Path]
+    ) -> None:
         self._cluster_id = cluster_id
         self._controller = controller
         self._listener = listener
+        self._directories = directories
 
     async def describe_topics(self, request: topics.DescribeTopicsRequest) -> topics.DescribeTopicsResponse:
         """Describe topics, many in a thread."""
@@ -239,6 +251,11 @@ class AdminCalls:
         return cluster.DescribeClusterResponse(
             self._cluster_id, -1 if leader_id is None else leader_id, cluster_brokers(image), voters
         )
+
+    async def describe_process(self, _: processes.DescribeProcessRequest) -> processes.DescribeProcessResponse:
+        """Describe this process, in a thread because a file system may not answer for a long time."""
+        features = own_features(self._controller.controller.committed.feature_levels)
+        return await asyncio.to_thread(process_state.describe_process, self._directories, features)
 
     async def elect_leaders(self, request: partitions.ElectLeadersRequest) -> partitions.ElectLeadersResponse:
         """Elect leaders slice by slice, with other requests in between."""
