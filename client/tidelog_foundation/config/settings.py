@@ -131,7 +131,7 @@ def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
     Raises:
         ConfigError: a key is unknown or missing, or a value is of the wrong type or out of range.
     """
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     fields = {config_key(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     aliases = {alias: key for key, f in fields.items() for alias in f.metadata[_METADATA].aliases}
     values: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
 
 def describe(cls: type[Any]) -> list[SettingInfo]:
     """Return the reference page's entries for the settings of ``cls``, in order of declaration."""
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     return [
         SettingInfo(
             config_key(f),
@@ -167,6 +167,12 @@ def describe(cls: type[Any]) -> list[SettingInfo]:
         )
         for f in dataclasses.fields(cls)
     ]
+
+
+@functools.cache
+def _hints(cls: type[Any]) -> Mapping[str, Any]:
+    """Return the types of the fields of ``cls``; evaluating the annotations takes milliseconds."""
+    return typing.get_type_hints(cls)
 
 
 def format_value(value: object) -> str | None:
