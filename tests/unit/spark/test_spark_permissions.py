@@ -91,6 +91,20 @@ def test_catalog_needs_exactly_the_permissions_of_its_page(cluster: FakeCluster,
         assert hidden.read() == Catalog()
 
 
+def test_topic_of_a_definition_needs_create_and_describe(cluster: FakeCluster, grant: Grant) -> None:
+    create, describe = (("TOPIC", "made", "LITERAL", right) for right in ("CREATE", "DESCRIBE"))
+    topics = Topics(settings_of(cluster, USER), 0.5)
+    grant([describe])
+    with pytest.raises(TidelogError, match="TOPIC_AUTHORIZATION_FAILED"):
+        topics.create("made", 2, -1, {})
+    grant([create])
+    with pytest.raises(TidelogError, match="made was created, and no node shows it"):
+        topics.create("made", 2, -1, {})
+    grant([create, describe])
+    topics.create("made", 2, -1, {})
+    assert topics.partitions() == {"made": (2, 1)}
+
+
 def test_source_needs_read_on_its_topic(cluster: FakeCluster, grant: Grant) -> None:
     source = TidelogDataSource({"bootstrap.servers": cluster.bootstrap_servers, "subscribe": "orders"})
     grant([])
