@@ -129,5 +129,6 @@ def _alive_workers(web_port: int) -> int:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{web_port}/json/", timeout=5) as answer:
             return int(json.load(answer)["aliveworkers"])
-    except OSError:
+    except (OSError, json.JSONDecodeError):
+        # While the master starts, it refuses connections, and then its answers are empty.
         return 0
