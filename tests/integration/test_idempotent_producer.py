@@ -33,7 +33,7 @@ def test_every_record_is_stored_once_and_in_order_though_leaders_are_killed_agai
 ) -> None:
     create_topic(cluster, topic, PARTITIONS, 3, min_insync_replicas="2")
     dice = random.Random(4)
-    with Load(cluster.bootstrap_servers, topic, value_size=200) as load:
+    with Load(cluster.bootstrap_servers, topic, value_size=200, linger_ms=2) as load:
         for round_number in range(4):
             load.wait_for_progress(1_000)
             killed = cluster.leader(topic, round_number)
@@ -50,7 +50,7 @@ def test_every_record_is_stored_once_and_in_order_though_a_leader_is_paused_and_
     cluster: LocalCluster, topic: str
 ) -> None:
     create_topic(cluster, topic, PARTITIONS, 3, min_insync_replicas="2")
-    with Load(cluster.bootstrap_servers, topic, value_size=200) as load:
+    with Load(cluster.bootstrap_servers, topic, value_size=200, linger_ms=2) as load:
         for round_number in range(2):
             load.wait_for_progress(1_000)
             pause_leader(cluster, topic, load, round_number)
@@ -61,7 +61,7 @@ def test_every_record_is_stored_once_and_in_order_though_all_nodes_are_killed_at
     cluster: LocalCluster, topic: str
 ) -> None:
     create_topic(cluster, topic, PARTITIONS, 3, min_insync_replicas="2")
-    with Load(cluster.bootstrap_servers, topic, value_size=200) as load:
+    with Load(cluster.bootstrap_servers, topic, value_size=200, linger_ms=2) as load:
         load.wait_for_progress(2_000)
         for node in cluster.nodes.values():
             node.kill()

@@ -238,6 +238,8 @@ def transform(cluster: LocalCluster, source: str, target: str, most: int, killed
     """
     servers = {"bootstrap.servers": cluster.bootstrap_servers}
     settings = {**servers, "group.id": target, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    # A member cannot leave a coordinator that was killed: its successor waits for the end of its session.
+    settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
     producer = Producer({**servers, "transactional.id": target})
     producer.init_transactions(60)
     done: set[int] = set()
