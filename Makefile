@@ -15,7 +15,7 @@ FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
-.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat upgrade soak spark-cluster k8s secured build clean
+.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat upgrade soak spark-cluster k8s containers secured build clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ k8s: $(VENV)/.dev ## Run Spark and Tidelog on the Kubernetes of kubectl (LOAD="k
 	@docker build $(BUILD) --file deploy/spark/Dockerfile --tag tidelog-spark:$(VERSION) .
 	@$(or $(LOAD),true) tidelog:$(VERSION) tidelog-spark:$(VERSION)
 	@TIDELOG_KUBERNETES=1 $(BIN)/python -m pytest --timeout 3600 tests/kubernetes $(ARGS)
+
+containers: $(VENV)/.dev ## Build the image and run tests/containers on the Docker engine (TIDELOG_IMAGE=tidelog:0.1.0: on an image that exists)
+	@TIDELOG_CONTAINERS=1 $(BIN)/python -m pytest --timeout 900 tests/containers $(ARGS)
 
 secured: $(VENV)/.dev ## Run the contract suite on secured clusters (SECURITY=sasl_ssl)
 	@TIDELOG_CONTRACT_SECURITY=$(or $(SECURITY),sasl_ssl) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/contract \

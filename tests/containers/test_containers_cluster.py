@@ -2,65 +2,21 @@
 
 from __future__ import annotations
 
-import gc
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import docker
 import pytest
-from docker.errors import DockerException
 from testcontainers.core.container import DockerContainer
-from testcontainers.core.image import DockerImage
 from testcontainers.core.network import Network
 
 from tidelog import AdminClient, Consumer, Message, NewTopic, Producer, TopicPartition
 from tidelog.testing.ports import free_ports
 
-REPOSITORY = Path(__file__).parents[2]
 CONTROLLER_PORT, NODE_PORT = 9093, 9094
 _DEADLINE_S = 60.0
 
 
-def _why_no_engine() -> str:
-    """Why no engine can be used; empty when one answers."""
-    with warnings.catch_warnings():
-        # The client forgets the socket of an attempt that failed; it must go while the warning is ignored.
-        warnings.simplefilter("ignore", ResourceWarning)
-        try:
-            client = docker.from_env(timeout=5)
-            try:
-                client.ping()
-            finally:
-                client.close()
-        except (DockerException, OSError) as error:
-            reason = f"no Docker engine answers: {' '.join(str(error).split())}"
-        else:
-            reason = ""
-        gc.collect()
-    return reason
-
-
-_NO_ENGINE = _why_no_engine()
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(_NO_ENGINE), reason=_NO_ENGINE),
-]
-
-
-@pytest.fixture(scope="module")
-def image() -> Iterator[str]:
-    # Kept afterwards: the next build takes its layers from it.
-    with DockerImage(REPOSITORY, tag="tidelog:test", clean_up=False) as built:
-        yield str(built)
-
-
-@pytest.fixture(scope="module")
-def network() -> Iterator[Network]:
-    with Network() as created:
-        yield created
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
