@@ -12,9 +12,11 @@ from acknowledged import Load, assert_nothing_lost, read_topic, wait_for
 from typer.testing import CliRunner, Result
 
 from tidelog import AdminClient, Producer
-from tidelog.admin import ConfigResource, NewTopic, ResourceType
+from tidelog.admin import ConfigResource, NewPartitionReassignment, NewPartitions, NewTopic, ResourceType
+from tidelog.message import TopicPartition
 from tidelog.testing import LocalCluster
 from tidelog_cli.commands import app
+from tidelog_foundation.errors import KafkaException
 
 PARTITIONS = 6
 NEW = 4
@@ -39,6 +41,10 @@ def run(cluster: LocalCluster, *args: str, code: int = 0) -> Result:
     found = CliRunner().invoke(app, [*args, "-b", cluster.bootstrap_servers])
     assert found.exit_code == code, found.output
     return found
+
+
+def at(cluster: LocalCluster) -> list[str]:
+    return ["-b", cluster.bootstrap_servers]
 
 
 def replicas(admin: AdminClient, topic: str) -> list[list[int]]:
@@ -74,6 +80,19 @@ def test_node_is_added_filled_drained_and_unregistered_under_load(cluster: Local
         assert "node 3 is running: stop it first" in refused.stderr
         run(cluster, "node", "drain", "3", "--wait")
         assert not any(3 in chosen for chosen in replicas(admin, "orders"))
+        admin.create_topics([NewTopic("late", 12, 3)])["late"].result(20)
+        assert {node for chosen in replicas(admin, "late") for node in chosen} == {1, 2, NEW}
+        assert "node 3: it is cordoned" in CliRunner().invoke(app, ["cluster", "doctor", *at(cluster)]).stdout
+        assert "Nothing to do" in run(cluster, "cluster", "rebalance", "--plan").stdout
+        first = TopicPartition("late", 0)
+        onto_it = admin.alter_partition_reassignments({first: NewPartitionReassignment((1, 2, 3))})[first]
+        with pytest.raises(KafkaException, match="cordoned"):
+            onto_it.result(20)
+        assert "node 3 gets replicas again" in run(cluster, "node", "drain", "3", "--cancel").stdout
+        admin.create_partitions([NewPartitions("late", 16)])["late"].result(20)
+        assert any(3 in chosen for chosen in replicas(admin, "late"))
+        admin.delete_topics(["late"])["late"].result(20)
+        run(cluster, "node", "drain", "3", "--wait")
         assert not cluster.nodes[3].stop()
         run(cluster, "node", "unregister", "3", "--yes")
         assert 3 not in {node.id for node in admin.describe_cluster().result(20).nodes}

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tidelog.admin import AdminClient, LogDirDescription
+from tidelog.admin import AdminClient, ConfigResource, LogDirDescription, ResourceType
 from tidelog.message import TopicPartition
 from tidelog_cli.balance.scraping import TopicBytes, scrape
 from tidelog_cli.balance.snapshot import ClusterSnapshot, Node, NodeState, Partition
 from tidelog_cli.output.printing import settle
+from tidelog_foundation.config.broker import CORDONED_LOG_DIRS
 
 
 def take_snapshot(admin: AdminClient, timeout_s: float, *, draining: Collection[int] = ()) -> ClusterSnapshot:
@@ -27,6 +28,7 @@ def take_snapshot(admin: AdminClient, timeout_s: float, *, draining: Collection[
     directories, errors = settle(admin.describe_log_dirs(running, request_timeout=timeout_s))
     for error in errors.values():
         raise error
+    cordoned = cordoned_nodes(admin, running, timeout_s)
     sizes = _sizes(directories)
     partitions = {}
     for name, topic in topics.items():
@@ -38,6 +40,7 @@ def take_snapshot(admin: AdminClient, timeout_s: float, *, draining: Collection[
     nodes = {}
     for node in cluster.nodes:
         state = NodeState.FENCED if node.id in cluster.fenced_ids else NodeState.AVAILABLE
+        state = NodeState.CORDONED if node.id in cordoned else state
         state = NodeState.DRAINING if node.id in draining else state
         nodes[node.id] = Node(node.id, node.rack or None, state, _capacity(directories.get(node.id, {}).values()))
     named = {node for partition in partitions.values() for node in partition.replicas}
@@ -69,6 +72,21 @@ def with_rates(
     )
 
 
+def cordoned_nodes(admin: AdminClient, running: Iterable[int], timeout_s: float) -> set[int]:
+    """Return those of the running nodes that get no new replicas (KIP-1066).
+
+    Raises:
+        TidelogError: a node does not describe its settings, or the caller may not see them.
+    """
+    resources = {ConfigResource(ResourceType.BROKER, str(node)): node for node in running}
+    found, errors = settle(admin.describe_configs(resources, request_timeout=timeout_s) if resources else {})
+    for error in errors.values():
+        raise error
+    # A node of an earlier version does not have the setting.
+    settings = {node: found[resource].get(CORDONED_LOG_DIRS) for resource, node in resources.items()}
+    return {node for node, setting in settings.items() if setting is not None and setting.value}
+
+
 def copied_bytes(
     admin: AdminClient, adding: Mapping[TopicPartition, Iterable[int]], timeout_s: float
 ) -> dict[TopicPartition, int]:
@@ -91,7 +109,8 @@ def _sizes(directories: Mapping[int, Mapping[str, LogDirDescription]]) -> dict[t
 
 def _sizes_of(admin: AdminClient, snapshot: ClusterSnapshot, timeout_s: float) -> dict[TopicPartition, int]:
     """Return the sizes of partitions at their leaders."""
-    running = [n.id for n in snapshot.nodes.values() if n.state in (NodeState.AVAILABLE, NodeState.DRAINING)]
+    stopped = (NodeState.FENCED, NodeState.UNREGISTERED)
+    running = [n.id for n in snapshot.nodes.values() if n.state not in stopped]
     directories, _ = settle(admin.describe_log_dirs(running, request_timeout=timeout_s))
     sizes = _sizes(directories)
     return {key: sizes.get((p.leader, key), 0) for key, p in snapshot.partitions.items()}

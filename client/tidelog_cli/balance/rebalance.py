@@ -139,10 +139,9 @@ def warn(snapshot: ClusterSnapshot, plan: Plan) -> None:
     """Print warnings about partitions that stay where they are: for nodes that do not run, and on leaving nodes."""
     for node in snapshot.nodes.values():
         kept = sum(node.id in partition.replicas for partition in snapshot.partitions.values())
-        if node.state is NodeState.FENCED and kept:
-            print_warning(
-                f"node {node.id} is not running: {counted(kept, 'partition')} with a replica on it stay as is"
-            )
+        if node.state in (NodeState.FENCED, NodeState.CORDONED) and kept:
+            stay = f"{counted(kept, 'partition')} with a replica on it stay as is"
+            print_warning(f"node {node.id} is {node.state.value}: {stay}")
     for obstacle in plan.obstacles:
         state = snapshot.nodes[obstacle.node].state.value
         print_warning(f"{report.name(obstacle.key)} stays on node {obstacle.node} ({state}): {obstacle.reason}")

@@ -16,6 +16,8 @@ class NodeState(enum.Enum):
     """It keeps its replicas and can get more."""
     FENCED = "not running"
     """It keeps its replicas, because it may return, and gets no more."""
+    CORDONED = "cordoned"
+    """It keeps its replicas and gets no more (KIP-1066)."""
     DRAINING = "draining"
     """It loses all replicas."""
     UNREGISTERED = "unregistered"

@@ -10,6 +10,7 @@ from tidelog_cli.health.facts import ClusterFacts, LogDirFacts, TopicFacts
 from tidelog_cli.health.finding import Finding, Severity, named
 from tidelog_cli.health.process_rules import process_findings
 from tidelog_cli.health.state_rules import DISK_FILLS, DISK_FULL
+from tidelog_foundation.config.broker import CORDONED_LOG_DIRS
 
 _PAGE: Final = "docs/health.md#doctor"
 _REPLICATED_NODES: Final = 3
@@ -31,7 +32,7 @@ SHARED_SETTINGS: Final = (
 def doctor_findings(facts: ClusterFacts) -> list[Finding]:
     """Return what could be set up better, the worst first."""
     found = [*_voters(facts), *_topics(facts), *_settings(facts), *_disks(facts), *_racks(facts), *_features(facts)]
-    found += process_findings(facts)
+    found += (*_cordons(facts), *process_findings(facts))
     return sorted(found, key=lambda finding: -finding.severity)
 
 
@@ -106,6 +107,13 @@ def _disks(facts: ClusterFacts) -> Iterator[Finding]:
             text = f"{named(shared)} seem to be on one file system: same size, same free space"
             action = "give each entry of log.dirs a disk of its own, or have one entry"
             yield Finding(Severity.INFO, f"node {node.node_id}", text, action, _PAGE)
+
+
+def _cordons(facts: ClusterFacts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        if node.settings.get(CORDONED_LOG_DIRS):
+            action = f"stop and unregister it when it is empty, or tidelog node drain {node.node_id} --cancel"
+            yield Finding(Severity.INFO, f"node {node.node_id}", "it is cordoned: it gets no replicas", action, _PAGE)
 
 
 def _racks(facts: ClusterFacts) -> Iterator[Finding]:

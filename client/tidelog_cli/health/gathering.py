@@ -19,6 +19,7 @@ from tidelog_cli.health.facts import (
     VoterFacts,
 )
 from tidelog_cli.output.printing import settle
+from tidelog_foundation.config.broker import CORDONED_LOG_DIRS
 from tidelog_foundation.errors import ErrorCode, TidelogError
 
 _MIN_ISR = "min.insync.replicas"
@@ -64,7 +65,7 @@ def _nodes(admin: AdminClient, cluster: DescribeClusterResult, timeout_s: float)
             {
                 key: entry.value
                 for key, entry in configs.get(node.id, {}).items()
-                if key in SHARED_SETTINGS and entry.value is not None
+                if key in (*SHARED_SETTINGS, CORDONED_LOG_DIRS) and entry.value is not None
             },
         )
         for node in cluster.nodes

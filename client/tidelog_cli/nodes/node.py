@@ -14,6 +14,7 @@ from tidelog_cli.balance.measurement import take_snapshot
 from tidelog_cli.balance.planner import Plan, make_plan
 from tidelog_cli.balance.rebalance import MovesPerNode, Throttle
 from tidelog_cli.balance.snapshot import ClusterSnapshot, NodeState
+from tidelog_cli.nodes.cordon import cancel_drain, cordon, lift_cordon
 from tidelog_cli.nodes.stop_safety import safe_to_stop
 from tidelog_cli.options.connection import Session, Yes, connected
 from tidelog_cli.output.printing import UsageError, command_group, confirm, counted, counted_names, fail, settle
@@ -36,18 +37,34 @@ def drain(
     ] = False,
     concurrency: MovesPerNode = DEFAULT_MOVES_PER_NODE,
     throttle: Throttle = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Let the node get replicas again, and cancel moves that take some away.")
+    ] = False,
 ) -> None:
-    """Move all replicas and leaders away from a node, running or not.
+    """Move all replicas and leaders away from a node, running or not, and let it get no new ones.
 
-    Refused without any move if a replica has nowhere to go. Without --wait, all moves begin at once, and "tidelog
-    cluster rebalance --watch" shows their progress. Topics that are created afterwards can still get replicas on the
-    node: stop it soon.
+    Refused without any change if a replica has nowhere to go. Without --wait, all moves begin at once, and "tidelog
+    cluster rebalance --watch" shows their progress. The node is cordoned (cordoned.log.dirs=*, KIP-1066) until
+    --cancel or "tidelog node unregister".
 
-    Example: tidelog node drain 4 --wait --throttle 50000000
+    \b
+    Examples:
+      tidelog node drain 4 --wait --throttle 50000000
+      tidelog node drain 4 --cancel
     """
     if throttle is not None and not wait:
         raise UsageError("--throttle needs --wait, which removes the throttle at the end.")
+    if cancel and wait:
+        raise UsageError("--cancel and --wait exclude each other.")
     with session.admin() as admin:
+        if cancel:
+            cancelled = cancel_drain(session, admin, node)
+            text = f"node {node} gets replicas again; cancelled {counted(cancelled, 'move')}"
+            session.done({"node": node, "cordoned": False, "cancelled": cancelled}, text)
+            return
+        _plan(session, admin, node)
+        cordon(session, admin, node)
+        # What was created before the cordon is in this plan.
         snapshot, plan = _plan(session, admin, node)
         replicas = _replicas_on(snapshot, node)
         if not wait:
@@ -55,7 +72,7 @@ def drain(
             text = f"began {counted(len(plan.moves), 'move')} ({plan.bytes:,} bytes) away from node {node}"
             session.done({"node": node, "moves": len(plan.moves), "bytes": plan.bytes, "empty": not replicas}, text)
             return
-        # Topics that are created in the meantime make another round.
+        # Moves that began before the cordon can make another round.
         moves = 0
         while replicas:
             moves += len(plan.moves)
@@ -88,6 +105,8 @@ def unregister(session: Session, node: _NodeId, yes: Yes = False) -> None:
             text = f"node {node} has replicas of {_listed(held)}: move them away with tidelog node drain {node} --wait"
             raise error_for(ErrorCode._INVALID_ARG, text)
         confirm(f"unregister node {node}", yes)
+        # A new node of this id is not to be cordoned.
+        lift_cordon(session, admin, node)
         admin.unregister_broker(node, request_timeout=session.timeout_s).result()
     session.done({"node": node, "registered": False}, f"unregistered node {node}")
 

@@ -20,7 +20,7 @@ from tidelog_foundation.config.topic import (
     UNLIMITED,
     TopicConfig,
 )
-from tidelog_foundation.config.validators import address_limits, any_of, at_least, between, one_of
+from tidelog_foundation.config.validators import address_limits, all_or_none, any_of, at_least, between, one_of
 
 _INT32_MAX = 2**31 - 1
 _MINUTE_MS = 60_000
@@ -33,6 +33,10 @@ class BrokerSynonym:
 
     key: str
     unit: int = 1
+
+
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
+"""The setting of a node that gets no new replicas."""
 
 
 def _one(key: str) -> tuple[BrokerSynonym, ...]:
@@ -177,6 +181,12 @@ class DynamicBrokerConfig:
         at_least(1),
     )
 
+    cordoned_log_dirs: tuple[str, ...] = dynamic_setting(
+        (),
+        "The log directories that get no new replicas (KIP-1066): * for all of the node, or none. Set at run time, on "
+        "one node; single directories cannot be cordoned. Replicas that are there stay.",
+        all_or_none,
+    )
     max_connections: int = dynamic_int_setting(
         _INT32_MAX,
         "The maximum number of connections of all Kafka listeners; further ones are closed immediately. "

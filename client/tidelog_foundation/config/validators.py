@@ -80,6 +80,12 @@ def throttled_replicas(values: tuple[str, ...]) -> None:
         raise ValueError("must be * or a list of partition:broker")
 
 
+def all_or_none(values: tuple[str, ...]) -> None:
+    """Accept ``*`` or an empty list only."""
+    if values not in ((), ("*",)):
+        raise ValueError("must be * for all, or empty: single ones are not supported")
+
+
 def address_limits(text: str) -> None:
     """Accept numbers by address, as :func:`parse_address_limits` reads them."""
     parse_address_limits(text)

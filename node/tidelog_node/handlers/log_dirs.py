@@ -49,6 +49,9 @@ async def _move(context: NodeContext, topic: str, index: int, paths: list[str]) 
     try:
         if len(paths) > 1:
             raise error_for(ErrorCode.INVALID_REQUEST, f"{topic}-{index} cannot move to {' and '.join(paths)} at once")
+        if context.settings.current.cordoned_log_dirs:
+            text = f"{topic}-{index} cannot move to {paths[0]}: it is cordoned (KIP-1066)"
+            raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         await context.partitions.move(topic, index, paths[0])
     except TidelogError as error:
         return error.detached()

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Mapping, Set
 
 from tidelog_foundation.config import DynamicBrokerConfig, describe, parse_config
-from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
+from tidelog_foundation.config.broker import CORDONED_LOG_DIRS, DYNAMIC_BROKER_KEYS, override_broker_settings
 from tidelog_foundation.config.connections import OwnLimits, own_limits
 from tidelog_foundation.config.foreign import warn_of, with_effect
 from tidelog_foundation.config.settings import HIDDEN, ProvidedText, SettingInfo
-from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.security.listener_settings import listener_security
 from tidelog_foundation.security.ssl_settings import is_listener_key
 from tidelog_node.kafka.server.limits import ListenerLimits
@@ -47,6 +47,9 @@ class DynamicNodeConfig:
             ConfigError: A setting is invalid.
         """
         self.file: Mapping[str, str] = {_ALIASES.get(key, key): value for key, value in properties.items()}
+        if self.file.get(CORDONED_LOG_DIRS, "").strip():
+            text = f"{CORDONED_LOG_DIRS} is set at run time: tidelog node drain, or tidelog config set"
+            raise error_for(ErrorCode.INVALID_CONFIG, text)
         self._own_file = {key: value for key, value in self.file.items() if not is_listener_key(key)}
         self.current = parse_config(NodeConfig, self._own_file)
         listeners = (

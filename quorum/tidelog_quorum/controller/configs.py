@@ -9,6 +9,7 @@ Rules:
 - a group need not exist; its settings must be within this controller's limits, as in Kafka;
 - a subscription to the metrics of clients (KIP-714) exists while it has settings; their number is limited;
 - a broker's setting that is only read from its file is refused, and so is one that contradicts another layer's;
+- ``cordoned.log.dirs`` is a setting of single brokers;
 - with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it can neither be set on one
   broker nor removed from all of them;
 - a change of a topic's ``min.insync.replicas`` drops the replicas that are no longer eligible leaders in the same
@@ -25,7 +26,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 from tidelog_foundation.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
-from tidelog_foundation.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
+from tidelog_foundation.config.broker import CORDONED_LOG_DIRS, READ_ONLY_BROKER_KEYS, override_broker_settings
 from tidelog_foundation.config.changes import changed_value
 from tidelog_foundation.config.client_metrics import MAX_SUBSCRIPTIONS, ClientMetricsConfig, check_subscription
 from tidelog_foundation.config.foreign import check_foreign, check_foreign_count, foreign_info, is_foreign, with_effect
@@ -290,6 +291,9 @@ def _check(
     elif resource != ALL_BROKERS:
         parse_config(DynamicBrokerConfig, override_broker_settings(with_effect(broker_settings(image)), settings))
     else:
+        if settings.get(CORDONED_LOG_DIRS, "").strip():
+            text = f"{CORDONED_LOG_DIRS} can be set on single brokers only: no broker would be left for new partitions"
+            raise error_for(ErrorCode.INVALID_CONFIG, text)
         parse_config(DynamicBrokerConfig, settings)
         for broker_id, others in _settings_of_single_brokers(image):
             try:

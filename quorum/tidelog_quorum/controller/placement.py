@@ -2,17 +2,17 @@
 
 Rules, in order of precedence:
 
-- no broker has two replicas of a partition, and a broker that shuts down gets none;
+- no broker has two replicas of a partition, and a broker that shuts down or is cordoned (KIP-1066) gets none;
 - the first replica, the preferred leader, is on a broker that is not fenced;
 - the replicas of a partition are spread as evenly as possible over as many racks as possible;
 - a fenced broker gets a replica only when its rack, or every rack, has no other broker left;
 - racks get replicas in proportion to their brokers, and within a rack the brokers with the fewest of the topic;
 - ties go to the broker with the fewest of all topics, so that many small topics are spread as well.
 
-If no broker is fenced or shutting down, and all racks have the same number of brokers or there are no racks, then
-within a topic no broker holds more than one replica more than another, and none leads more than one partition more than
-another. Partitions added to such a topic keep its replicas as even; its leaders, of which existing ones stay, may come
-to differ by two.
+If no broker is fenced, shutting down or cordoned, and all racks have the same number of brokers or there are no racks,
+then within a topic no broker holds more than one replica more than another, and none leads more than one partition more
+than another. Partitions added to such a topic keep its replicas as even; its leaders, of which existing ones stay, may
+come to differ by two.
 
 Nothing is random: the same image gives the same placement.
 """
@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_quorum.metadata.cordons import cordoned_among
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
@@ -88,18 +89,25 @@ def place_replicas(
     ``existing`` are those of the topic's existing partitions; ``load`` is that of all topics, counted if not given.
 
     Raises:
-        TidelogError: INVALID_REPLICATION_FACTOR, fewer brokers are registered than replicas are requested, or all of
-            them are fenced.
+        TidelogError: INVALID_REPLICATION_FACTOR, fewer brokers than the requested replicas are registered and not
+            cordoned, or all of them are fenced.
     """
-    usable = {b.broker_id: b for b in image.brokers.values() if not b.in_controlled_shutdown}
+    cordoned = frozenset(cordoned_among(image, image.brokers))
+    usable = {
+        b.broker_id: b for b in image.brokers.values() if not b.in_controlled_shutdown and b.broker_id not in cordoned
+    }
+    besides = f" and not cordoned ({', '.join(map(str, sorted(cordoned)))})" if cordoned else ""
     if replication_factor > len(usable):
         raise error_for(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(usable)} broker(s) are registered.",
+            f"{replication_factor} cannot be reached because only {len(usable)} broker(s) are registered{besides}.",
         )
     if all(b.fenced for b in usable.values()):
-        text = f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced."
+        text = (
+            f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced"
+            f"{' or cordoned' if cordoned else ''}."
+        )
         raise error_for(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     if load is None:
         load = ClusterLoad()

@@ -42,6 +42,7 @@ from tidelog_foundation.requests.partitions import (
 from tidelog_quorum.controller.partition_change import Election, ElectionRules, PartitionTarget, partition_change
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state import ControllerState
+from tidelog_quorum.metadata.cordons import cordoned_among
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
@@ -59,7 +60,8 @@ def alter_partition_reassignments(
     """Begin, replace or cancel reassignments. The valid ones form one entry; each of the others gets its own error.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT for a target that is empty, names a broker twice or
-    an unregistered one (a fenced one is allowed: the reassignment waits for it), or that would lose records;
+    an unregistered one (a fenced one is allowed: the reassignment waits for it), adds a cordoned one (KIP-1066), or
+    would lose records;
     INVALID_REPLICATION_FACTOR for another number of replicas if the request forbids that (KIP-860);
     NO_REASSIGNMENT_IN_PROGRESS for a cancellation without a reassignment; INVALID_REQUEST for a partition that is named
     twice.
@@ -136,13 +138,13 @@ def _alter(
     if asked.replicas is None:
         return _cancel(image, rules_of(name), topic, asked.index, partition)
     wanted = tuple(BrokerId(b) for b in asked.replicas)
-    _check_target(image, f"{name}-{asked.index}", wanted)
+    _check_target(image, f"{name}-{asked.index}", partition, wanted)
     if refuses_factor_change:
         _check_factor(f"{name}-{asked.index}", partition, wanted)
     return _begin(image, rules_of(name), topic, asked.index, partition, wanted)
 
 
-def _check_target(image: MetadataImage, where: str, wanted: _Replicas) -> None:
+def _check_target(image: MetadataImage, where: str, partition: PartitionRegistration, wanted: _Replicas) -> None:
     unknown = [b for b in wanted if b not in image.brokers]
     if not wanted:
         raise _bad_target(where, "it has no replica")
@@ -150,6 +152,8 @@ def _check_target(image: MetadataImage, where: str, wanted: _Replicas) -> None:
         raise _bad_target(where, f"it names brokers that are not registered: {unknown}")
     if len(set(wanted)) != len(wanted):
         raise _bad_target(where, f"it names a broker twice: {list(wanted)}")
+    if cordoned := cordoned_among(image, (b for b in wanted if b not in partition.replicas)):
+        raise _bad_target(where, f"it adds replicas on brokers that are cordoned: {cordoned}")
 
 
 def _check_factor(where: str, partition: PartitionRegistration, wanted: _Replicas) -> None:

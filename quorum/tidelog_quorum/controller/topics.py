@@ -32,6 +32,7 @@ from tidelog_quorum.controller.mutation_quotas import MutationQuota
 from tidelog_quorum.controller.placement import Replicas, place_replicas
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state import ControllerState
+from tidelog_quorum.metadata.cordons import cordoned_among
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import (
@@ -259,14 +260,16 @@ def check_assignment(image: MetadataImage, name: str, index: int, replicas: Sequ
     """Return the replicas that a request names for one partition.
 
     Raises:
-        TidelogError: INVALID_REPLICA_ASSIGNMENT, there is none, one is unregistered or named twice, or the number is
-            wrong.
+        TidelogError: INVALID_REPLICA_ASSIGNMENT, there is none, one is unregistered, cordoned or named twice, or the
+            number is wrong.
     """
     unknown = [b for b in replicas if b not in image.brokers]
     if not replicas:
         raise _bad_assignment(name, f"partition {index} has no replica")
     if unknown:
         raise _bad_assignment(name, f"partition {index} names brokers that are not registered: {unknown}")
+    if cordoned := cordoned_among(image, map(BrokerId, replicas)):
+        raise _bad_assignment(name, f"partition {index} names brokers that are cordoned: {cordoned}")
     if len(set(replicas)) != len(replicas):
         raise _bad_assignment(name, f"partition {index} names a broker twice: {list(replicas)}")
     if len(replicas) != factor:

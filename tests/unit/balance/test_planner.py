@@ -24,7 +24,7 @@ def snapshots(draw, *, leaving=True, fenced=True):
     racks = draw(st.sampled_from([(None,), ("a", "b"), ("a", "b", "c"), ("a", "a", "b", None)]))
     states = [NodeState.AVAILABLE] * 4
     states += [NodeState.DRAINING, NodeState.UNREGISTERED] if leaving else []
-    states += [NodeState.FENCED] if fenced else []
+    states += [NodeState.FENCED, NodeState.CORDONED] if fenced else []
     capacity = draw(st.sampled_from([None, 400 * MIB, 3_000 * MIB]))
     nodes = {
         i: Node(i, draw(st.sampled_from(racks)), draw(st.sampled_from(states)) if i else NodeState.AVAILABLE, capacity)
@@ -71,7 +71,8 @@ def test_plan_keeps_the_number_of_replicas_and_moves_only_to_available_nodes(sna
 @given(snapshots())
 def test_plan_never_moves_a_replica_of_a_node_that_may_return(snapshot):
     for move in make_plan(snapshot, POLICY).moves:
-        assert all(snapshot.nodes[node].state is not NodeState.FENCED for node in move.removing)
+        staying = (NodeState.FENCED, NodeState.CORDONED)
+        assert all(snapshot.nodes[node].state not in staying for node in move.removing)
 
 
 @settings(max_examples=examples(30))

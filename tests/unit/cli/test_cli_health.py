@@ -112,6 +112,12 @@ def test_replica_that_a_reassignment_adds_is_not_missing() -> None:
             "/a, /b seem to be on one file system",
         ),
         ({"nodes": (*NODES[:2], replace(NODES[2], rack="r"))}, Severity.WARNING, "racks", "nodes 1, 2 have no"),
+        (
+            {"nodes": (*NODES[:2], NodeFacts(3, settings={**SETTINGS, "cordoned.log.dirs": "*"}))},
+            Severity.INFO,
+            "node 3",
+            "it is cordoned",
+        ),
         ({"features": (FeatureFacts("metadata.version", 1, 2),)}, Severity.INFO, "features", "level 1 of"),
     ],
 )

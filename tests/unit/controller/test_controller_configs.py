@@ -151,6 +151,8 @@ def test_only_lists_are_appended_to_and_subtracted_from(one: Any, kind: int) -> 
         (TOPIC, "t", "retention.ms", "1_000", "INVALID_CONFIG", "must be a whole number"),
         (TOPIC, "t", "retention.ms", "\u0663", "INVALID_CONFIG", "must be a whole number"),
         (TOPIC, "t", "file.delete.delay.ms", "9" * 4_000, "INVALID_CONFIG", "must fit into 64 bits"),
+        (BROKER, "1", "cordoned.log.dirs", "/x", "INVALID_REQUEST", "must be * for all"),
+        (BROKER, "", "cordoned.log.dirs", "*", "INVALID_REQUEST", "can be set on single brokers only"),
         (BROKER, "1", "log.dirs", "/x", "INVALID_REQUEST", "log.dirs cannot change at run time"),
         (BROKER, "", "num.partitions", "3", "INVALID_REQUEST", "num.partitions cannot change at run time"),
         (BROKER, "", "log.roll.hours", "3", "INVALID_REQUEST", "log.roll.hours cannot change at run time"),

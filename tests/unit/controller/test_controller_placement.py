@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.topics import CreateTopicsRequest
 from tidelog_quorum.controller.placement import ClusterLoad, place_replicas
 from tidelog_quorum.metadata.image import MetadataImage
-from tidelog_quorum.metadata.records import PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord
+from tidelog_quorum.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 
 
 def cluster(racks: list[str], fenced: tuple[int, ...] = ()) -> MetadataImage:
@@ -114,6 +121,40 @@ def test_placement_leaves_out_a_broker_that_shuts_down() -> None:
     with pytest.raises(TidelogError, match=r"only 2 broker\(s\) are registered") as caught:
         place_replicas(image, 1, 3)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def cordoned(image: MetadataImage, *brokers: int) -> MetadataImage:
+    records = [ConfigRecord(ConfigResourceType.BROKER, str(b), "cordoned.log.dirs", "*") for b in brokers]
+    return image.apply(image.offset + 1, 1, records)
+
+
+def test_placement_leaves_out_a_cordoned_broker_until_the_cordon_is_lifted() -> None:
+    image = cordoned(cluster([""] * 3), 1)
+    assert {frozenset(p) for p in place_replicas(image, 5, 2)} == {frozenset({0, 2})}
+    with pytest.raises(TidelogError, match=r"only 2 broker\(s\) are registered and not cordoned \(1\)") as caught:
+        place_replicas(image, 1, 3)
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    lifted = image.apply(3, 1, [ConfigRecord(ConfigResourceType.BROKER, "1", "cordoned.log.dirs", None)])
+    assert {b for p in place_replicas(lifted, 5, 2) for b in p} == {0, 1, 2}
+
+
+def test_placement_is_refused_if_only_fenced_brokers_are_not_cordoned() -> None:
+    image = cordoned(cluster([""] * 3, fenced=(0,)), 1, 2)
+    with pytest.raises(TidelogError, match="All brokers are currently fenced or cordoned") as caught:
+        place_replicas(image, 1, 1)
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(2, 9), st.integers(1, 30), st.data())
+def test_placement_without_cordoned_brokers_is_even(brokers: int, partitions: int, data: st.DataObject) -> None:
+    left_out = data.draw(st.sets(st.integers(0, brokers - 1), max_size=brokers - 1))
+    open_to = sorted(set(range(brokers)) - left_out)
+    factor = data.draw(st.integers(1, len(open_to)))
+    placed = place_replicas(cordoned(cluster([""] * brokers), *left_out), partitions, factor)
+    counts = Counter(b for p in placed for b in p)
+    assert not left_out & counts.keys()
+    assert max(counts[b] for b in open_to) - min(counts[b] for b in open_to) <= 1
 
 
 def test_placement_with_racks_of_two_sizes_is_in_proportion() -> None:

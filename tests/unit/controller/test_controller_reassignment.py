@@ -15,6 +15,7 @@ from request_values import code_of
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import UNASSIGNED_DIRECTORY
 from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -32,6 +33,7 @@ from tidelog_quorum.controller.reassignment import (
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
@@ -237,6 +239,15 @@ def test_reassignment_refuses_a_bad_target_and_changes_nothing(target, code):
     assert topic.alter(target) is code
 
     assert topic.partition() == before
+
+
+def test_reassignment_adds_no_replica_on_a_cordoned_broker_and_leaves_those_it_has():
+    topic = Topic()
+    topic.apply(*(ConfigRecord(ConfigResourceType.BROKER, str(b), "cordoned.log.dirs", "*") for b in (1, 4)))
+    assert topic.alter([2, 3, 4]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert not topic.partition().is_reassigning
+    assert topic.alter([1, 2, 5]) is None
+    assert topic.alter(CANCEL) is None
 
 
 @pytest.mark.parametrize(("name", "index"), [("t", 1), ("t", -1), ("u", 0)])

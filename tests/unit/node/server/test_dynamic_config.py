@@ -39,6 +39,16 @@ def test_a_wrong_file_is_refused():
         DynamicNodeConfig(FILE | {"log.retention.ms": "x"})
 
 
+def test_cordon_is_refused_in_the_file_and_followed_at_run_time():
+    with pytest.raises(ConfigError, match=r"cordoned\.log\.dirs is set at run time"):
+        DynamicNodeConfig(FILE | {"cordoned.log.dirs": "*"})
+    config = DynamicNodeConfig(FILE)
+    config.follow(image(own={"cordoned.log.dirs": "*"}))
+    assert config.current.cordoned_log_dirs == ("*",)
+    config.follow(image())
+    assert config.current.cordoned_log_dirs == ()
+
+
 def test_the_nodes_own_setting_counts_more_than_all_nodes_and_that_more_than_the_file():
     config = DynamicNodeConfig(FILE | {"log.retention.ms": "1000", "message.max.bytes": "1"})
     config.follow(image({"log.retention.ms": "2000", "message.max.bytes": "2"}, {"log.retention.ms": "3000"}))
