@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 
 from tidelog_foundation.config.process import stop_signals
+from tidelog_foundation.otel.export import Export, open_export
 from tidelog_node.server.config import read_node_properties
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_node.server.process import Neighbor, run_node
+from tidelog_node.server.process import Neighbor, process_attributes, run_node
 from tidelog_quorum.raft.storage.private_folder import private_umask
 from tidelog_quorum.server.config import parse_quorum_config, select_controller_properties
 from tidelog_quorum.server.process import ControllerServer, open_controller
 
 _PORTS_OF_PROCESS = ("metrics.listeners", "health.listener")
-"""The node serves them for both."""
+"""The node serves them for both, and exports the metrics of both."""
 
 
 async def serve_file(properties: dict[str, str]) -> None:
@@ -37,17 +38,21 @@ async def serve_file(properties: dict[str, str]) -> None:
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     # The node's files are private too: the umask is the process's.
+    export = await asyncio.to_thread(open_export, "tidelog-server", process_attributes(settings.current))
+    traces = None if export is None else export.traces
     with private_umask():
-        await _run(open_controller(config, of_controller), settings, stop)
+        await _run(open_controller(config, of_controller, traces), settings, stop, export)
 
 
-async def _run(controller: ControllerServer, settings: DynamicNodeConfig, stop: asyncio.Event) -> None:
+async def _run(
+    controller: ControllerServer, settings: DynamicNodeConfig, stop: asyncio.Event, export: Export | None
+) -> None:
     controller_stop = asyncio.Event()
     await controller.start()
     try:
         quorum = asyncio.create_task(controller.run_until(controller_stop), name="controller")
         neighbor = Neighbor(controller.readiness, controller.state_families, controller.describe_stop)
-        node = asyncio.create_task(run_node(settings, stop, neighbor), name="node")
+        node = asyncio.create_task(run_node(settings, stop, neighbor, export), name="node")
         try:
             await asyncio.wait((quorum, node), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -16,6 +16,7 @@ from typing import Any
 import grpc.aio
 
 from tidelog_foundation.logs.request_id import MAX_LENGTH, REQUEST_ID_KEY, safe_request_id
+from tidelog_foundation.otel.propagation import trace_metadata
 from tidelog_foundation.transport.channel_layer import ChannelLayer
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class NamedCalls(ChannelLayer):
         def call(*arguments: Any, metadata: Iterable[tuple[str, str]] | None = None, **options: Any) -> Any:
             request_id = self._ids.next()
             logger.debug("Call %s of %s at %s", request_id, method, self._address)
-            return open_call(*arguments, metadata=(*(metadata or ()), (REQUEST_ID_KEY, request_id)), **options)
+            given = (*(metadata or ()), (REQUEST_ID_KEY, request_id), *trace_metadata())
+            return open_call(*arguments, metadata=given, **options)
 
         return call

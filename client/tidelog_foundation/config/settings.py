@@ -169,9 +169,15 @@ def describe(cls: type[Any]) -> list[SettingInfo]:
     ]
 
 
-@functools.cache
 def _hints(cls: type[Any]) -> Mapping[str, Any]:
     """Return the types of the fields of ``cls``; evaluating the annotations takes milliseconds."""
+    # mypy compares the hash of an instance, not that of a class, with what a cache needs.
+    key: Any = cls
+    return _evaluated(key)
+
+
+@functools.cache
+def _evaluated(cls: Any) -> Mapping[str, Any]:
     return typing.get_type_hints(cls)
 
 

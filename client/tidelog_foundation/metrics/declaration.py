@@ -93,6 +93,14 @@ class Family:
     values: Mapping[Labels, float | Snapshot]
 
 
+def values_by_metric(families: Iterable[Family]) -> dict[Metric, list[tuple[Labels, float | Snapshot]]]:
+    """Return the values of all families by metric, since several components can have values of one."""
+    merged: dict[Metric, list[tuple[Labels, float | Snapshot]]] = {}
+    for family in families:
+        merged.setdefault(family.metric, []).extend(family.values.items())
+    return merged
+
+
 Source: TypeAlias = Callable[[], Iterable[Family | None]]
 """Reads the current values of some metrics on the event loop of its components.
 

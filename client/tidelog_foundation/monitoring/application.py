@@ -9,15 +9,15 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from tidelog_foundation.metrics import Family, Source
+from tidelog_foundation.metrics import Family
 from tidelog_foundation.monitoring.answer import Answer, text_answer
 from tidelog_foundation.monitoring.checks import Check, Readiness
 from tidelog_foundation.monitoring.exposition import Exposition, Format
 from tidelog_foundation.monitoring.loop_access import LoopAccess, LoopBusyError
+from tidelog_foundation.monitoring.sources import Sources
 from tidelog_foundation.monitoring.stop_safety import DescribeStop, StopSafetyPath
 
 if TYPE_CHECKING:
@@ -26,22 +26,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _ANSWER_TIMEOUT_S: Final = 5.0
 """The time in which the event loop must answer a health check."""
-_COLLECT_TIMEOUT_S: Final = 9.0
-"""The time for the collection of metrics, below Prometheus' default timeout."""
 _MAX_AGE_S: Final = 1.0
 """The age up to which collected metrics are used for a further scrape."""
 _MAX_SCRAPES: Final = 2
 """The number of scrapes at a time, so that threads are left for health checks."""
 _MAX_PROFILE_S: Final = 60
 _SECONDS: Final = re.compile("[0-9]{1,2}")
-
-
-@dataclass(slots=True)
-class Sources:
-    """The sources of a process. Those that are ``blocking`` are read in a thread, for example of the disk's state."""
-
-    on_loop: list[Source] = field(default_factory=list)
-    blocking: list[Source] = field(default_factory=list)
 
 
 class MonitoringApplication:
@@ -119,8 +109,7 @@ class MonitoringApplication:
     def _current_families(self) -> list[Family]:
         collected_s, families = self._collected
         if time.monotonic() - collected_s >= _MAX_AGE_S:
-            families = self._loop.collect(self._sources.on_loop, _COLLECT_TIMEOUT_S)
-            families += (family for source in self._sources.blocking for family in source() if family is not None)
+            families = self._sources.collect(self._loop)
             self._rendered.clear()
             self._collected = time.monotonic(), families
         return families

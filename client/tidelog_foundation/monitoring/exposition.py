@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from tidelog_foundation.metrics import Family, Labels, Metric, Snapshot
+from tidelog_foundation.metrics.declaration import values_by_metric
 
 
 class Format(Enum):
@@ -59,17 +60,9 @@ class _Collected(Collector):
 
     def collect(self) -> Iterator[ExposedMetric]:
         """Yield the metrics one by one. The event loop can run between two of them."""
-        for metric, values in _merged(self._families).items():
+        for metric, values in values_by_metric(self._families).items():
             time.sleep(0)
             yield _exposed(metric, values)
-
-
-def _merged(families: Iterable[Family]) -> dict[Metric, list[tuple[Labels, float | Snapshot]]]:
-    """Return the values of all families by metric, since several components can have values of one."""
-    merged: dict[Metric, list[tuple[Labels, float | Snapshot]]] = {}
-    for family in families:
-        merged.setdefault(family.metric, []).extend(family.values.items())
-    return merged
 
 
 def _exposed(metric: Metric, values: Iterable[tuple[Labels, float | Snapshot]]) -> ExposedMetric:

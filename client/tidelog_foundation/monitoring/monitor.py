@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING
 from tidelog_foundation.metrics import Source
 from tidelog_foundation.monitoring.checks import Readiness
 from tidelog_foundation.monitoring.event_loop import EventLoopProbe
+from tidelog_foundation.monitoring.loop_access import LoopAccess
 from tidelog_foundation.monitoring.settings import MonitoringSettings
+from tidelog_foundation.monitoring.sources import Sources
 from tidelog_foundation.security.certificate_store import CertificateStore
 
 if TYPE_CHECKING:
     from tidelog_foundation.monitoring.port import MonitoringPort
     from tidelog_foundation.monitoring.stop_safety import DescribeStop
+from tidelog_foundation.otel.export import Export
 
 logger = logging.getLogger(__name__)
 
 
 class Monitor:
-    """Serves ``metrics.listeners`` from :meth:`start` to :meth:`stop`. Without listeners it costs nothing.
+    """Serves ``metrics.listeners``, and exports metrics by OTLP, from :meth:`start` to :meth:`stop`.
+
+    Without listeners and exports it costs nothing.
 
     ``readiness`` and ``describe_stop`` are asked on the event loop. ``certificates`` has those of all listeners with
     TLS, by name.
@@ -35,13 +40,14 @@ class Monitor:
         certificates: Mapping[str, CertificateStore],
         readiness: Readiness,
         describe_stop: DescribeStop,
+        export: Export | None = None,
     ) -> None:
         self._settings = settings
         self._certificates = certificates
         self._readiness = readiness
         self._describe_stop = describe_stop
-        self._on_loop: list[Source] = []
-        self._blocking: list[Source] = []
+        self._export = export
+        self._sources = Sources()
         self._port: MonitoringPort | None = None
         self._probe: asyncio.Task[None] | None = None
 
@@ -52,11 +58,11 @@ class Monitor:
 
     def add(self, *sources: Source) -> None:
         """Serve further metrics, also after the start."""
-        self._on_loop += sources
+        self._sources.on_loop += sources
 
     def add_blocking(self, *sources: Source) -> None:
         """Serve further metrics that are read in a thread, because reading them may block."""
-        self._blocking += sources
+        self._sources.blocking += sources
 
     async def start(self) -> None:
         """Listen and serve.
@@ -64,22 +70,26 @@ class Monitor:
         Raises:
             ConfigError: A port is in use, or a host is not one of this machine's.
         """
-        listeners = self._settings.monitoring_listeners
+        listeners, export = self._settings.monitoring_listeners, self._export
+        if not listeners and export is None:
+            return
+        probe = EventLoopProbe()
+        self._probe = asyncio.create_task(probe.run(), name="event-loop-probe")
+        self.add(probe.families)
+        if export is not None:
+            loop = LoopAccess(asyncio.get_running_loop())
+            export.start(lambda: self._sources.collect(loop))
         if not listeners:
             return
         # The libraries take a moment to import, which processes without the port save.
         await asyncio.to_thread(importlib.import_module, "tidelog_foundation.monitoring.port")
-        from tidelog_foundation.monitoring.application import Sources
         from tidelog_foundation.monitoring.port import MonitoringPort
 
-        probe = EventLoopProbe()
-        self._probe = asyncio.create_task(probe.run(), name="event-loop-probe")
-        self.add(probe.families)
         has_debug = self._settings.metrics_debug_enable
         self._port = await MonitoringPort.open(
             listeners,
             self._certificates,
-            Sources(self._on_loop, self._blocking),
+            self._sources,
             self._readiness,
             self._describe_stop,
             has_debug=has_debug,
@@ -88,7 +98,9 @@ class Monitor:
         logger.info("Metrics and health are served on %s", ", ".join(map(str, bound)))
 
     async def stop(self) -> None:
-        """Release the ports."""
+        """Release the ports, and export what is left."""
+        if self._export is not None:
+            await asyncio.to_thread(self._export.stop)
         if self._probe is not None:
             self._probe.cancel()
             await asyncio.wait([self._probe])

@@ -14,9 +14,10 @@ from cheroot.wsgi import Server
 
 from tidelog_foundation.config.endpoints import ANY_HOST, NamedListener, format_address
 from tidelog_foundation.errors import ConfigError
-from tidelog_foundation.monitoring.application import MonitoringApplication, Sources
+from tidelog_foundation.monitoring.application import MonitoringApplication
 from tidelog_foundation.monitoring.checks import Readiness
 from tidelog_foundation.monitoring.loop_access import LoopAccess
+from tidelog_foundation.monitoring.sources import Sources
 from tidelog_foundation.monitoring.stop_safety import DescribeStop
 from tidelog_foundation.security.certificate_store import CertificateStore
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from time import perf_counter_ns
-from typing import Final, Protocol
+from typing import Final
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.logs.slow_requests import NO_SLOW_REQUESTS, SlowRequests
 from tidelog_foundation.metrics import Family, Kind, Metric
+from tidelog_foundation.otel.request_traces import NamedRequest, RequestSpan, RequestTraces
 
 CALL_TIME: Final = Metric(
     "tidelog_grpc_request_duration_seconds",
@@ -45,16 +46,6 @@ OPEN_CALLS: Final = Metric(
 METRICS: Final = (CALL_TIME, CALL_ERRORS, OPEN_CALLS)
 
 
-class CalledBy(Protocol):
-    """The origin of a request, for the log."""
-
-    def origin(self) -> str:
-        """Return the address of the client."""
-
-    def request_id(self) -> str:
-        """Return the client's name of the request."""
-
-
 _PHASES: Final = ("throttle", "queue", "local", "remote", "total")
 _STRIDES: Final = {"ProduceStream": 8}
 """The frequent methods, of which one request in so many counts."""
@@ -65,11 +56,15 @@ _WAITING: Final = frozenset(("Fetch", "JoinGroup", "SyncGroup", "HoldConnection"
 class CallTimer:
     """The phases of one request: arrived, admitted by quotas, received, then worked on between enter and leave."""
 
-    __slots__ = ("_admitted_ns", "_arrived_ns", "_entered_ns", "_local_ns", "_received_ns")
+    __slots__ = ("_admitted_ns", "_arrived_ns", "_entered_ns", "_local_ns", "_received_ns", "error", "span")
 
     def __init__(self) -> None:
         self._arrived_ns = self._admitted_ns = self._received_ns = self._entered_ns = perf_counter_ns()
         self._local_ns = 0
+        self.span: RequestSpan | None = None
+        """The span of the request, if the server traces its requests."""
+        self.error: str | None = None
+        """Kafka's name of the error with which the request has failed."""
 
     def admit(self) -> None:
         """Record that no quota delays the request any more."""
@@ -120,8 +115,10 @@ class _MethodTimes:
 class CallTimes:
     """The calls of a server since its start."""
 
-    def __init__(self, slow: SlowRequests = NO_SLOW_REQUESTS) -> None:
+    def __init__(self, slow: SlowRequests = NO_SLOW_REQUESTS, traces: RequestTraces | None = None) -> None:
         self._slow = slow
+        self.traces = traces
+        """The traces of requests, None if they are not exported."""
         self._times: dict[str, _MethodTimes] = {}
         self._errors: Counter[tuple[str, str]] = Counter()
         self._open: Counter[tuple[str]] = Counter()
@@ -134,8 +131,8 @@ class CallTimes:
         """Count the end of a call or stream."""
         self._open[(method,)] -= 1
 
-    def end(self, method: str, timer: CallTimer, request: CalledBy) -> None:
-        """Count a request that ends now, and report it if it was slow."""
+    def end(self, method: str, timer: CallTimer, request: NamedRequest) -> None:
+        """Count a request that ends now, report it if it was slow, and trace it."""
         phases = timer.phases()
         times = self._times.get(method)
         if times is None:
@@ -146,10 +143,14 @@ class CallTimes:
         if total_ns >= threshold_ns and (method not in _WAITING or total_ns - remote_ns >= threshold_ns):
             named = dict(zip(_PHASES[:-1], phases, strict=False))
             self._slow.report(method, request.origin(), request.request_id(), total_ns, named)
+        if self.traces is not None:
+            self._trace(self.traces, method, timer, request, phases)
 
-    def fail(self, method: str, code: ErrorCode) -> None:
-        """Count an error of a call."""
+    def fail(self, method: str, code: ErrorCode, timer: CallTimer | None = None) -> None:
+        """Count an error of a call, whose timer remembers it."""
         self._errors[method, code.name] += 1
+        if timer is not None:
+            timer.error = code.name
 
     def families(self) -> Iterable[Family]:
         """Return the times and errors of the methods that have been called."""
@@ -162,3 +163,12 @@ class CallTimes:
         )
         yield CALL_ERRORS.of(self._errors)
         yield OPEN_CALLS.of(self._open)
+
+    def _trace(
+        self, traces: RequestTraces, method: str, timer: CallTimer, request: NamedRequest, phases: tuple[int, ...]
+    ) -> None:
+        named = dict(zip(_PHASES[:-1], phases, strict=False))
+        if timer.span is not None:
+            timer.span.end(request, named, timer.error)
+        else:
+            traces.record(method, request, phases[-1], named)

@@ -290,6 +290,8 @@ class Service:
             assert isinstance(entry, Call | MetadataCall)
             timer, name = CallTimer(), CallName(rpc)
             begin_request(name)
+            if times.traces is not None:
+                timer.span = times.traces.begin(method.name, rpc.invocation_metadata() or ())
             times.open(method.name)
             try:
                 caller = Caller(rpc, identify(rpc))
@@ -305,7 +307,7 @@ class Service:
                     return await gate.run(method.name, caller, call)
                 return await _answer(entry, codecs, intake, rpc, handle, timer)
             except Exception as error:  # noqa: BLE001  # _abort logs it
-                await self._abort(method, rpc, error, times)
+                await self._abort(method, rpc, error, times, timer)
             finally:
                 times.close(method.name)
                 times.end(method.name, timer, name)
@@ -331,13 +333,20 @@ class Service:
             return grpc.stream_stream_rpc_method_handler(answer_all, None, _serialize)
         return grpc.stream_unary_rpc_method_handler(answer, None, _serialize)
 
-    async def _abort(self, method: MethodDescriptor, rpc: RpcContext, error: Exception, times: CallTimes) -> NoReturn:
+    async def _abort(
+        self,
+        method: MethodDescriptor,
+        rpc: RpcContext,
+        error: Exception,
+        times: CallTimes,
+        timer: CallTimer | None = None,
+    ) -> NoReturn:
         cause = error
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
         if not isinstance(cause, TidelogError):
             cause = report_unexpected(logger, error, "%s failed with an unexpected error", method.full_name)
-        times.fail(method.name, cause.code)
+        times.fail(method.name, cause.code, timer)
         # The traceback refers to frames with the request.
         await abort_with(rpc, cause.detached(), self._error_details(cause))
 

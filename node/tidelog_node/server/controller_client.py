@@ -20,6 +20,7 @@ from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.logs.request_id import REQUEST_ID_KEY, current_request_id
+from tidelog_foundation.otel.propagation import trace_metadata
 from tidelog_foundation.requests import brokers, replicas
 from tidelog_foundation.requests.quorum import DescribeQuorumRequest
 from tidelog_foundation.requests.request import Request, response_type
@@ -219,7 +220,7 @@ class Method(Generic[R]):
         call: Any = channel.unary_unary(self._path, response_deserializer=self._response.message_type.FromString)
         request_id = current_request_id()
         metadata = (*OF_NODE, (REQUEST_ID_KEY, request_id)) if request_id else OF_NODE
-        message = await call(request, timeout=timeout_s, metadata=metadata)
+        message = await call(request, timeout=timeout_s, metadata=(*metadata, *trace_metadata()))
         return await TimeSlices().result_of(self._response.from_message_in_steps(message))
 
 

@@ -29,6 +29,7 @@ from tidelog_foundation.metrics import Source
 from tidelog_foundation.monitoring.checks import Readiness, all_checks
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.monitoring.stop_safety import DescribeStop
+from tidelog_foundation.otel.export import Export, open_export
 from tidelog_foundation.requests.stop_safety import DescribeStopSafetyRequest, DescribeStopSafetyResponse
 from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.sasl.token_hmacs import TokenAccounts
@@ -121,10 +122,18 @@ async def serve(properties: dict[str, str]) -> None:
     stop = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run_node(settings, stop)
+    export = await asyncio.to_thread(open_export, "tidelog-node", process_attributes(settings.current))
+    await run_node(settings, stop, export=export)
 
 
-async def run_node(settings: DynamicNodeConfig, stop: asyncio.Event, neighbor: Neighbor | None = None) -> None:
+def process_attributes(config: NodeConfig) -> dict[str, str]:
+    """Return the attributes of the node's process, as OpenTelemetry's resource."""
+    return {"service.instance.id": str(config.node_id), "tidelog.cluster.id": config.cluster_id}
+
+
+async def run_node(
+    settings: DynamicNodeConfig, stop: asyncio.Event, neighbor: Neighbor | None = None, export: Export | None = None
+) -> None:
     """Run a node until ``stop`` is set, which claims its ports and directories first.
 
     Raises:
@@ -154,7 +163,10 @@ async def run_node(settings: DynamicNodeConfig, stop: asyncio.Event, neighbor: N
         )
         try:
             keep_freed_memory(_MOST_FREE_BYTES)
-            await Node(settings, servers, kafka, directories, certificates=certificates, neighbor=neighbor).run(stop)
+            node = Node(
+                settings, servers, kafka, directories, certificates=certificates, neighbor=neighbor, export=export
+            )
+            await node.run(stop)
         finally:
             directories.close(clean=False)
 
@@ -181,7 +193,7 @@ class Node:
 
     ``servers`` has one for each gRPC listener, by its name. ``directories`` and ``open_view`` determine where the node
     stores its data. ``certificates`` has those of its listeners with TLS, which are reloaded while the node runs.
-    ``neighbor`` is the controller in the same process, if there is one.
+    ``neighbor`` is the controller in the same process, if there is one. ``export`` exports metrics and traces by OTLP.
     """
 
     def __init__(
@@ -193,6 +205,7 @@ class Node:
         open_view: OpenView = open_rocks_view,
         certificates: Mapping[str, CertificateStore] = MappingProxyType({}),
         neighbor: Neighbor | None = None,
+        export: Export | None = None,
     ) -> None:
         self._settings = settings
         self._certificates = certificates
@@ -235,7 +248,9 @@ class Node:
         self._transport = replica_transport(config, between_nodes)
         self._node_calls = node_calls(config, between_nodes)
         self._slow = SlowRequests(config.logging_slow_request_ms)
-        self._calls = CallTimes(self._slow)
+        self._export = export
+        self._traces = None if export is None else export.traces
+        self._calls = CallTimes(self._slow, self._traces)
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
         self.context: NodeContext | None = None
@@ -262,7 +277,7 @@ class Node:
         is_ready = self.readiness if neighbor is None else all_checks(neighbor.readiness, self.readiness)
         self._health = HealthService(is_ready)
         self._health_port = HealthPort(config.health_listener, self._health)
-        self.monitor = Monitor(config, self._certificates, is_ready, self._describe_own_stop)
+        self.monitor = Monitor(config, self._certificates, is_ready, self._describe_own_stop, self._export)
         self.monitor.add(*self._sources(), *(() if neighbor is None else (neighbor.families,)))
         self.monitor.add(StateMetrics(self._lifecycle, self._cache, self._grpc, lambda: self.context).families)
 
@@ -476,7 +491,7 @@ class Node:
         await self._health_port.start()
         kafka_guard = None if authorizer is None else KafkaGuard(authorizer, self._cache)
         node = KafkaNode(context, self._groups, kafka_guard)
-        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners, self._rates, self._slow)
+        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners, self._rates, self._slow, self._traces)
         self._lifecycle.note_serving()
         listeners = (*self._config.grpc_listeners, *self._config.kafka_listeners)
         logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))

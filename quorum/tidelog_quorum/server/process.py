@@ -22,6 +22,8 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.logs.slow_requests import SlowRequests
 from tidelog_foundation.monitoring.monitor import Monitor
+from tidelog_foundation.otel.export import Export, open_export
+from tidelog_foundation.otel.request_traces import RequestTraces
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.transport.budget import ByteBudget
@@ -70,12 +72,21 @@ async def serve(config: QuorumConfig, properties: Mapping[str, str] = MappingPro
     stop = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    attributes = {"service.instance.id": str(config.node_id), "tidelog.cluster.id": config.cluster_id}
+    export = await asyncio.to_thread(open_export, "tidelog-controller", attributes)
     with private_umask():
-        await open_controller(config, properties).run(stop)
+        await open_controller(config, properties, None if export is None else export.traces, export).run(stop)
 
 
-def open_controller(config: QuorumConfig, properties: Mapping[str, str]) -> ControllerServer:
+def open_controller(
+    config: QuorumConfig,
+    properties: Mapping[str, str],
+    traces: RequestTraces | None = None,
+    export: Export | None = None,
+) -> ControllerServer:
     """Return a controller with its ports and its folder, ready to run. The caller has the process's umask private.
+
+    ``traces`` are those of its requests, and ``export`` exports its metrics.
 
     Raises:
         ConfigError: a port is in use, or the folder cannot be written.
@@ -92,7 +103,7 @@ def open_controller(config: QuorumConfig, properties: Mapping[str, str]) -> Cont
     ]
     engine = build_engine(config, raft_servers, security.to_controllers)
     first_records = read_bootstrap_records(Path(config.metadata_log_dir))
-    return ControllerServer(config, servers, engine, security, guards, first_records, calls)
+    return ControllerServer(config, servers, engine, security, guards, first_records, calls, traces, export)
 
 
 def limited_calls(config: QuorumConfig, limits: ConnectionLimits) -> GrpcConnections:
@@ -128,6 +139,8 @@ class ControllerServer:
         guards: Mapping[str, ControllerGuard] = MappingProxyType({}),
         first_records: Iterable[MetadataRecord] = (),
         calls: GrpcConnections | None = None,
+        traces: RequestTraces | None = None,
+        export: Export | None = None,
     ) -> None:
         """``servers`` and ``guards`` are those of the listeners, by name.
 
@@ -147,7 +160,7 @@ class ControllerServer:
         security.follow(lambda: self.quorum.controller.committed.scram_credentials)
         self._guards = guards
         self._limited = calls or limited_calls(config, config.connection_limits({}))
-        self._calls = CallTimes(SlowRequests(config.logging_slow_request_ms))
+        self._calls = CallTimes(SlowRequests(config.logging_slow_request_ms), traces)
         readiness = ControllerReadiness(config.node_id, controller, engine, _monotonic_ms)
         self.readiness = readiness
         self._health = HealthService(readiness)
@@ -157,7 +170,7 @@ class ControllerServer:
         listener = config.controller_listeners.bound[0].name
         self._leader_calls = LeaderCalls(config.node_id, self.quorum, listener, security.to_controllers)
         self.describe_stop = self._leader_calls.describe_own_stop
-        self.monitor = Monitor(config, security.monitoring_certificates, readiness, self.describe_stop)
+        self.monitor = Monitor(config, security.monitoring_certificates, readiness, self.describe_stop, export)
         metrics = ControllerMetrics(controller, engine, self.quorum.commits, self._describe)
         self.state_families = metrics.families
         """The metrics of the quorum and the cluster."""

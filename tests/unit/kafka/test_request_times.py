@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from support.metric_values import values
@@ -12,6 +13,7 @@ from toy_listener import open_listener, request, run, until
 
 from tidelog_foundation.logs.slow_requests import SlowRequests
 from tidelog_foundation.metrics import Snapshot
+from tidelog_foundation.otel.request_traces import NamedRequest
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.server.request_times import REQUEST_TIME, ApiTimes, TimedExchange
 
@@ -109,3 +111,29 @@ def test_no_request_is_slow_without_a_threshold(threshold_ms: int, caplog: pytes
     times = ApiTimes(api="PRODUCE", slow=SlowRequests(threshold_ms))
     Timed(times).end(10**15)
     assert not caplog.records
+
+
+class Recorded:
+    """Traces that remember what they got."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, int, dict[str, int]]] = []
+
+    def begin(self, api: str, metadata: object) -> NoReturn:
+        raise AssertionError("Kafka's protocol has no traceparent")
+
+    def record(self, api: str, request: NamedRequest, total_ns: int, phases_ns: Mapping[str, int]) -> None:
+        self.requests.append((api, request.request_id(), total_ns, dict(phases_ns)))
+
+
+def test_every_request_is_traced_even_if_it_is_not_counted() -> None:
+    traces = Recorded()
+    times = ApiTimes(stride=8, api="PRODUCE", traces=traces)
+    for _ in range(2):
+        timed = Timed(times)
+        timed.begun_ns = 5_000_000
+        timed.answered_ns = timed.begun_ns + 120_000_000
+        timed.local_ns = 20_000_000
+        timed.end(timed.answered_ns + 1_000_000)
+    phases = {"queue": 5_000_000, "local": 20_000_000, "remote": 100_000_000, "send": 1_000_000}
+    assert traces.requests == [("PRODUCE", "bad client\n/7", 126_000_000, phases)] * 2

@@ -16,6 +16,7 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.logs.slow_requests import NO_SLOW_REQUESTS, SlowRequests
 from tidelog_foundation.metrics import Family
+from tidelog_foundation.otel.request_traces import RequestTraces
 from tidelog_foundation.sasl.login_counts import LoginCounts
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -134,10 +135,12 @@ class KafkaListeners:
         sasl: Mapping[str, ListenerSasl] = MappingProxyType({}),
         rates: ConnectionRates | None = None,
         slow: SlowRequests = NO_SLOW_REQUESTS,
+        traces: RequestTraces | None = None,
     ) -> None:
         """Accept and serve connections. Call this once. ``sasl`` has the listeners with SASL, by name.
 
-        ``rates`` counts the connections of the node's other listeners too. ``slow`` logs slow requests.
+        ``rates`` counts the connections of the node's other listeners too. ``slow`` logs slow requests, and
+        ``traces`` makes spans of all.
 
         Raises:
             ConfigError: Another process has begun to listen on a port since :meth:`bind`.
@@ -152,7 +155,7 @@ class KafkaListeners:
         self._acceptance = Acceptance(self._rates, quotas, log, self._connections.counts, protected)
         scratch = bytearray(_SCRATCH_BYTES)
         by_number = {int(key): api for key, api in apis.items()}
-        self._times = RequestTimes(by_number, slow)
+        self._times = RequestTimes(by_number, slow, traces)
         responses = node.context.response_budget
         served = Served(by_number, node, requests, responses, self._limits, scratch, log, failures, self._times)
         self._watch = loop.create_task(self._connections.watch(), name="kafka-connections")

@@ -15,6 +15,7 @@ from typing import Final
 
 from tidelog_foundation.logs.slow_requests import NO_SLOW_REQUESTS, SlowRequests
 from tidelog_foundation.metrics import Family, Kind, Metric, Snapshot
+from tidelog_foundation.otel.request_traces import RequestTraces
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.pipeline import Exchange
 
@@ -82,12 +83,15 @@ class TimedExchange(Exchange):
         self.local_ns += perf_counter_ns() - self.entered_ns
 
     def end(self, now_ns: int) -> None:
-        """Count the request, whose response the kernel has, and report it if it was slow."""
+        """Count the request, whose response the kernel has, report it if it was slow, and trace it."""
         times = self.times
         if self.is_counted:
             times.count(*self._phases(now_ns))
         if now_ns - self.received_ns >= times.slow.threshold_ns:
             self._report(now_ns)
+        if times.traces is not None:
+            *_, total_ns = phases = self._phases(now_ns)
+            times.traces.record(times.api, self, total_ns, dict(zip(_PHASES, phases[:-1], strict=False)))
 
     @abstractmethod
     def origin(self) -> str:
@@ -120,15 +124,22 @@ class TimedExchange(Exchange):
 class ApiTimes:
     """The histograms of an API. One method counts all phases, since every request pays for it."""
 
-    __slots__ = ("_stride", "_uncounted", "api", "counts", "slow", "sums", "waits_as_asked")
+    __slots__ = ("_stride", "_uncounted", "api", "counts", "slow", "sums", "traces", "waits_as_asked")
 
-    def __init__(self, stride: int = 1, api: str = "", slow: SlowRequests = NO_SLOW_REQUESTS) -> None:
+    def __init__(
+        self,
+        stride: int = 1,
+        api: str = "",
+        slow: SlowRequests = NO_SLOW_REQUESTS,
+        traces: RequestTraces | None = None,
+    ) -> None:
         """Count one of ``stride`` requests."""
         self._stride = stride
         self._uncounted = 0
         """The number of requests before the next one that counts."""
         self.api = api
         self.slow = slow
+        self.traces = traces
         self.waits_as_asked = api in _WAITING
         """True if the remote phase is a wait that the client asks for."""
         self.counts = tuple([0] * (len(_LIMITS) + 1) for _ in _PHASES)
@@ -168,8 +179,10 @@ class ApiTimes:
 class RequestTimes:
     """The times of all APIs that a node serves."""
 
-    def __init__(self, api_keys: Iterable[int], slow: SlowRequests = NO_SLOW_REQUESTS) -> None:
-        self.of = {key: ApiTimes(_STRIDES.get(ApiKey(key), 1), ApiKey(key).name, slow) for key in api_keys}
+    def __init__(
+        self, api_keys: Iterable[int], slow: SlowRequests = NO_SLOW_REQUESTS, traces: RequestTraces | None = None
+    ) -> None:
+        self.of = {key: ApiTimes(_STRIDES.get(ApiKey(key), 1), ApiKey(key).name, slow, traces) for key in api_keys}
         """The times by API key."""
 
     def families(self) -> Iterable[Family]:
