@@ -30,17 +30,30 @@ def controller(image: str, network: Network) -> Iterator[DockerContainer]:
 
 
 @pytest.fixture(scope="module")
-def bootstrap_servers(image: str, network: Network, controller: DockerContainer) -> Iterator[str]:
+def address(controller: DockerContainer) -> str:
     """The address of the storage node, as the host of the tests reaches it and as the node advertises it."""
     (host_port,) = free_ports(1)
-    address = f"{controller.get_container_host_ip()}:{host_port}"
+    return f"{controller.get_container_host_ip()}:{host_port}"
+
+
+@pytest.fixture(scope="module")
+def node(image: str, network: Network, controller: DockerContainer, address: str) -> Iterator[DockerContainer]:
     settings = {
         "listeners": f"GRPC://0.0.0.0:{NODE_PORT}",
         "advertised.listeners": f"GRPC://{address}",
         "log.dirs": "/var/lib/tidelog/logs",
     }
-    with _container(image, network, "node", "tidelog-node", settings).with_bind_ports(NODE_PORT, host_port):
-        yield address
+    container = _container(image, network, "node", "tidelog-node", settings)
+    with container.with_bind_ports(NODE_PORT, int(address.rpartition(":")[2])) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bootstrap_servers(node: DockerContainer, address: str) -> str:
+    settings = {"bootstrap.servers": address}
+    with AdminClient(settings) as admin:
+        _wait_for(lambda: len(admin.list_topics(timeout=_DEADLINE_S).brokers) == 1, "the node to serve")
+    return address
 
 
 def _container(image: str, network: Network, name: str, program: str, settings: dict[str, str]) -> DockerContainer:
@@ -48,6 +61,7 @@ def _container(image: str, network: Network, name: str, program: str, settings: 
     shared = {
         "node.id": "1",
         "cluster.id": "containers",
+        "metrics.listeners": "HTTP://0.0.0.0:9404",
         "controller.quorum.voters": f"1@controller:{CONTROLLER_PORT}",
     }
     overrides = [f"{key}={value}" for key, value in (shared | settings).items()]
@@ -65,6 +79,14 @@ def test_image_runs_as_its_own_user(controller: DockerContainer) -> None:
     assert controller.exec(["id", "-u"]).output.strip() == b"10001"
 
 
+def test_health_check_asks_the_controller_and_the_node(
+    controller: DockerContainer, node: DockerContainer, bootstrap_servers: str
+) -> None:
+    for container in (controller, node):
+        result = container.exec(["tidelog-healthcheck", "/livez"])
+        assert (result.exit_code, result.output) == (0, b"200 OK\n")
+
+
 def test_image_holds_the_command_line(controller: DockerContainer) -> None:
     result = controller.exec(["tidelog", "--help"])
     assert result.exit_code == 0, result.output
@@ -73,7 +95,6 @@ def test_image_holds_the_command_line(controller: DockerContainer) -> None:
 def test_record_is_produced_and_consumed_through_containers(bootstrap_servers: str) -> None:
     settings = {"bootstrap.servers": bootstrap_servers}
     with AdminClient(settings) as admin:
-        _wait_for(lambda: len(admin.list_topics(timeout=_DEADLINE_S).brokers) == 1, "the node to serve")
         created = admin.create_topics([NewTopic("greetings", num_partitions=1, replication_factor=1)])
         created["greetings"].result(_DEADLINE_S)
 

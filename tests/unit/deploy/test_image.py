@@ -61,7 +61,7 @@ def test_context_is_the_sources_and_nothing_else(context: set[str]) -> None:
         "quorum",
     }
     deployed = {path for path in context if path.startswith("deploy")}
-    assert deployed == {"deploy/constraints.txt", "deploy/spark/entrypoint.sh"}
+    assert deployed == {"deploy/constraints.txt", "deploy/docker/healthcheck.py", "deploy/spark/entrypoint.sh"}
     assert not [path for path in context if "__pycache__" in path or path.endswith((".so", ".pyc"))]
 
 
@@ -95,6 +95,16 @@ def test_dockerfile_needs_no_buildkit(repository: Path, path: str) -> None:
     assert not re.search(r"RUN --|COPY --(?!from)|<<", dockerfile)
 
 
+def test_labels_have_the_version_and_the_description_of_the_package(repository: Path, dockerfile: str) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    assert re.findall(r"^ARG VERSION=(.*)$", dockerfile, re.MULTILINE) == [project["version"]]
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="(.*?)"', dockerfile))
+    assert labels["description"] == project["description"]
+    assert labels["licenses"] == project["license"]
+    assert labels["documentation"] == project["urls"]["Documentation"]
+    assert labels["source"] == project["urls"]["Homepage"]
+
+
 def test_constraints_pin_every_requirement_of_the_image(repository: Path) -> None:
     lines = (repository / "deploy" / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
@@ -118,6 +128,7 @@ def _requirements(repository: Path) -> list[Requirement]:
         *extras["quorum"],
         *extras["spark"],
         *pyproject["build-system"]["requires"],
+        "cyclonedx-bom",
     ]
     found: dict[str, Requirement] = {}
     while todo:
