@@ -13,11 +13,12 @@ import pytest
 
 from tidelog_chaos import isolation
 
-TIDELOG = [sys.executable, "-c", "from tidelog_cli.main import main; main()"]
 FILES = {"history.jsonl", "metrics.jsonl", "replicas.json", "report.html", "run.json", "verdict.json", "logs"}
 TIMEOUT_S = 420
 """A run that goes wrong reports what it waited for in less; a good one takes a minute."""
 IS_CAMPAIGN = "TIDELOG_CHAOS_ROUNDS" in os.environ
+FORKING = str(Path(__file__).parents[1] / "support" / "chaos_command.py")
+TIDELOG = [sys.executable, *(["-c", "from tidelog_cli.main import main; main()"] if IS_CAMPAIGN else [FORKING])]
 in_campaign = pytest.mark.skipif(not IS_CAMPAIGN, reason="make chaos runs it; the other runs are a share of it")
 PACE = ["--interval", "3s..5s", "--duration", "18s"] if IS_CAMPAIGN else ["--interval", "2s..3s", "--duration", "9s"]
 MIN_SENDS = 150

@@ -7,7 +7,9 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from forked_processes import ForkedProcess
 from tidelog.testing.cluster_folder import FolderLocks
 from tidelog.testing.ports import free_ports
 from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
+from tidelog_chaos.skewed_clock import write_skew
 from tidelog_foundation.errors import ConfigError
 from tidelog_quorum.raft.storage.raft_storage import open_storage
 
@@ -39,10 +42,14 @@ def make(request: pytest.FixtureRequest, group: ProcessGroup, tmp_path: Path) ->
         request.getfixturevalue("fresh_processes")
     made: list[ProcessHandle] = []
 
-    def start(properties: dict[str, object] | None = None, members: ProcessGroup = group) -> ProcessHandle:
+    def start(
+        properties: dict[str, object] | None = None,
+        members: ProcessGroup = group,
+        launcher: tuple[str, ...] = ("-m",),
+    ) -> ProcessHandle:
         directory = tmp_path / f"controller-{len(made)}"
         [port] = free_ports(1)
-        handle = ProcessHandle(1, "tidelog_quorum", Place(port=port), directory, members)
+        handle = ProcessHandle(1, "tidelog_quorum", Place(port=port, launcher=launcher), directory, members)
         own = {"node.id": 1, "cluster.id": _CLUSTER, "listeners": f"GRPC://{handle.address}"}
         places = {"controller.quorum.voters": f"1@{handle.address}", "metadata.log.dir": directory / "data"}
         handle.configure({**own, **places, **(properties or {})})
@@ -163,6 +170,15 @@ def test_variable_of_the_environment_reaches_the_process(make: Make, monkeypatch
     monkeypatch.setenv("TIDELOG_TESTS_OWN", "x")
     variables = Path(f"/proc/{make().pid}/environ")
     wait_for(lambda: b"TIDELOG_TESTS_OWN=x" in variables.read_bytes().split(b"\0"), "the variable is there", 10)
+
+
+def test_process_has_the_clock_of_its_launcher(make: Make, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    clock, ten_years_ms = tmp_path / "clock", 3_652 * 86_400_000
+    write_skew(clock, ten_years_ms)
+    handle = make(launcher=("-m", "tidelog_chaos.skewed_clock", str(clock)))
+    assert isinstance(handle._process, ForkedProcess) == ("forked]" in request.node.name)
+    year = datetime.fromtimestamp(time.time() + ten_years_ms / 1000).year
+    wait_for(lambda: f"{year}-" in handle.log_tail(), "a line of the log with the time of the clock", 20)
 
 
 def test_processes_draw_different_random_numbers(make: Make) -> None:

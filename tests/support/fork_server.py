@@ -11,6 +11,7 @@ there. It reaps the child when the other side closes the channel: until then no 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -32,17 +33,22 @@ PRELOADED = (
 )
 MAX_REQUEST_BYTES = 65_536
 _MAX_DESCRIPTORS = 16
+_CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """The start of ``python -m module argument`` in the process group ``group``."""
+    """The start of ``python -m module arguments`` in the process group ``group``.
+
+    ``network`` is the file of a network namespace, or "" for the server's own.
+    """
 
     module: str
-    argument: str
+    arguments: tuple[str, ...]
     directory: str
     group: int
     ignored_signals: tuple[int, ...]
+    network: str = ""
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -50,7 +56,8 @@ class ForkRequest:
     @classmethod
     def decode(cls, data: bytes) -> ForkRequest:
         fields = json.loads(data)
-        return cls(**{**fields, "ignored_signals": tuple(fields["ignored_signals"])})
+        sequences = {name: tuple(fields[name]) for name in ("arguments", "ignored_signals")}
+        return cls(**{**fields, **sequences})
 
 
 def main(control_fd: int) -> ForkRequest:
@@ -116,6 +123,8 @@ def _become(request: ForkRequest, output: int, channel: socket.socket) -> None:
     """Take the process group, folder, signals and output of a fresh process, and report the process id."""
     try:
         os.setpgid(0, request.group)
+        if request.network:
+            _enter_network(request.network)
         os.chdir(request.directory)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _disposition(number, request))
@@ -128,6 +137,13 @@ def _become(request: ForkRequest, output: int, channel: socket.socket) -> None:
             channel.send(str(error).encode())
         os._exit(1)
     channel.close()
+
+
+def _enter_network(path: str) -> None:
+    """Do as ``nsenter --net=path``; :func:`os.setns` is in Python 3.12 and later."""
+    with open(path, "rb") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"cannot enter {path}")
 
 
 def _disposition(number: int, request: ForkRequest) -> signal._HANDLER:
@@ -150,7 +166,7 @@ def _forget(control: socket.socket, ready: selectors.BaseSelector) -> None:
 def _run(request: ForkRequest) -> NoReturn:
     """Run the module as ``python -m`` does."""
     sys.path[0] = request.directory
-    sys.argv[:] = [request.module, request.argument]
+    sys.argv[:] = [request.module, *request.arguments]
     runpy.run_module(request.module, run_name="__main__", alter_sys=True)
     sys.exit()
 

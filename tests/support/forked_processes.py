@@ -2,7 +2,8 @@
 
 ``ProcessHandle.launch = ForkedProcesses().launch`` makes all clusters of this process use one server. A start for which
 a fork differs from a fresh process is a fresh one: another environment, other limits or another namespace than at the
-creation of :class:`ForkedProcesses`, or an interpreter with other arguments. Needs Linux.
+creation of :class:`ForkedProcesses`, a wrapper other than ``nsenter --net=FILE --``, or an interpreter that runs no
+module. Needs Linux.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tidelog.testing.process import RunningProcess, Start, start_environment, st
 
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
+_NETWORK = "--net="
 _UNREAD = ("PYTEST_", "SPARK_", "PYSPARK_")
 """Beginnings of variables of the environment that tests and Spark change and that no process of a cluster reads."""
 
@@ -43,9 +45,10 @@ class ForkedProcesses:
         """Start a process by a fork where that equals a fresh start, else as a fresh one."""
         if not self._is_like_the_server(start):
             return start_process(start)
-        _, module, argument = start.arguments
+        _, module, *arguments = start.arguments
         ignored = tuple(number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_IGN)
-        request = ForkRequest(module, argument, os.getcwd(), start.group, ignored)
+        network = start.wrapper[1].removeprefix(_NETWORK) if start.wrapper else ""
+        request = ForkRequest(module, tuple(arguments), os.getcwd(), start.group, ignored, network)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, start.log.open("ab") as log:
             descriptors = [log.fileno(), theirs.fileno(), *start.inherited]
@@ -60,8 +63,8 @@ class ForkedProcesses:
             self._control = self._process = None
 
     def _is_like_the_server(self, start: Start) -> bool:
-        is_module = len(start.arguments) == 3 and start.arguments[0] == "-m"
-        return is_module and not start.wrapper and self._surroundings == _surroundings(start.environment)
+        is_module = start.arguments[0] == "-m"
+        return is_module and _is_known(start.wrapper) and self._surroundings == _surroundings(start.environment)
 
     def _server(self) -> socket.socket:
         with self._lock:
@@ -78,6 +81,17 @@ class ForkedProcesses:
                         env=dict(self._surroundings.environment),
                     )
             return self._control
+
+
+def _is_known(wrapper: tuple[str, ...]) -> bool:
+    """Return whether a child can do as the wrapper: nothing, or the entry of a network namespace."""
+    match wrapper:
+        case ():
+            return True
+        case ("nsenter", network, "--"):
+            return network.startswith(_NETWORK)
+        case _:
+            return False
 
 
 class ForkedProcess:
