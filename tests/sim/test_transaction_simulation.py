@@ -16,13 +16,13 @@ from sim.transactions.runs import run
 from sim.transactions.schedule import draw_transactional_schedule
 from sim.transactions.sweep import TRANSACTIONS
 
-SEEDS = 12
+SEEDS = 8
 FOUND_AT_ONCE = [bug for bug in PLANTED_BUGS if bug.within <= 20]
 
 
 @pytest.mark.slow
 def test_transactions_are_whole_and_once_in_different_histories_and_exercise_the_cores() -> None:
-    blocks = [range(start, start + 6) for start in range(0, SEEDS, 6)]
+    blocks = [range(start, start + 4) for start in range(0, SEEDS, 4)]
     outcomes = [outcome for of_block in spread(TRANSACTIONS.run_block, blocks) for outcome in of_block]
     broken = [outcome for outcome in outcomes if outcome.violated is not None]
     assert not broken, TRANSACTIONS.describe(broken[0])
