@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
-from kubernetes_cluster import MANIFESTS, KubernetesCluster
+from kubernetes_cluster import MANIFESTS, KubernetesCluster, kustomization
 
 pytestmark = pytest.mark.compat
 
@@ -173,12 +173,3 @@ def merged(folder: Path, base: str, files: Mapping[str, str]) -> Path:
         (folder / name).write_text(text)
     entry = {"name": "tidelog-spark", "behavior": "merge", "files": [f"{name}={name}" for name in files]}
     return kustomization(folder, base, configMapGenerator=[entry])
-
-
-def kustomization(folder: Path, base: str, **fields: object) -> Path:
-    """Return the folder with a kustomization that changes a copy of a base, as kubectl reads no absolute paths."""
-    manifests = folder / "k8s"
-    shutil.copytree(MANIFESTS, manifests)
-    text = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [f"k8s/{base}"]}
-    (folder / "kustomization.yaml").write_text(json.dumps(text | fields))
-    return folder

@@ -1,8 +1,9 @@
-"""Tidelog and Spark in a namespace of the Kubernetes of kubectl, with clients that run in a storage node's pod."""
+"""Tidelog and Spark in a namespace of the Kubernetes of kubectl, with clients that run in a pod."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import time
 import uuid
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "k8s"
+IMAGE = "tidelog:0.1.0"
 DEADLINE_S = 900
 PARTITIONS = 4
 _SERVER = "tidelog-node-101"
@@ -48,12 +50,16 @@ print(json.dumps([each.transactional_id for each in found.valid]))
 
 
 class KubernetesCluster:
-    """A namespace of its own, with one controller and one storage node, and what tests do there."""
+    """A namespace of its own, with a cluster, and what tests do there.
+
+    Programs run in the pod ``client``, by default that of the first node.
+    """
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.namespace = f"tidelog-{uuid.uuid4().hex[:8]}"
         self.settings = {"bootstrap.servers": f"tidelog.{self.namespace}.svc:9094", **(settings or {})}
         self.written = 0
+        self.client = _SERVER
 
     def __enter__(self) -> KubernetesCluster:
         self.kubectl("create", "namespace", self.namespace)
@@ -81,13 +87,27 @@ class KubernetesCluster:
     def start_nodes(self, kustomization: Path) -> None:
         """Apply the kustomization of a cluster, wait for its node, and create the topics ``orders`` and ``copies``."""
         self.apply(kustomization)
-        self.kubectl("rollout", "status", "statefulset/tidelog-node", f"--timeout={DEADLINE_S}s")
+        self.wait_rolled_out("tidelog-node")
         self.run(_CREATE, "orders", "copies")
 
+    def wait_rolled_out(self, statefulset: str) -> None:
+        """Wait until all pods of a StatefulSet have its latest template and are ready."""
+        self.kubectl("rollout", "status", f"statefulset/{statefulset}", f"--timeout={DEADLINE_S}s")
+
+    def start_client(self) -> None:
+        """Start a pod of its own for programs."""
+        self.client = "client"
+        self.kubectl("run", self.client, f"--image={IMAGE}", "--restart=Never", "--command", "--", "sleep", "infinity")
+        self.kubectl("wait", "--for=condition=Ready", f"pod/{self.client}", f"--timeout={DEADLINE_S}s")
+
     def run(self, program: str, *arguments: str) -> str:
-        """Run a program with the client in the pod of the storage node."""
-        settings = json.dumps(self.settings)
-        return self.kubectl("exec", _SERVER, "--", "python", "-c", _CLIENT + program, settings, *arguments)
+        """Run a program in the client's pod, and return its output."""
+        return self.kubectl(*self._execution(program, arguments))
+
+    def start(self, program: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a program in the client's pod."""
+        command = ["kubectl", "--namespace", self.namespace, *self._execution(program, arguments)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def produce(self, count: int) -> None:
         """Append the next numbers to ``orders``."""
@@ -118,14 +138,26 @@ class KubernetesCluster:
         self.kubectl("delete", "pod", *pods, "--grace-period=0", "--force", "--wait=false")
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a condition with a deadline, and tell what the driver logged last if it is not met."""
+        """Wait for a condition with a deadline; otherwise, show the pods and the last lines of a driver of Spark."""
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             if time.monotonic() > deadline:
-                logs = self.kubectl("logs", "deployment/tidelog-spark-driver", "--tail=60")
+                logs = self.kubectl("logs", "--selector=app.kubernetes.io/component=driver", "--tail=60")
                 raise AssertionError(f"not within {DEADLINE_S} s: {what}\n{self.kubectl('get', 'pods')}\n{logs}")
             time.sleep(1)
+
+    def _execution(self, program: str, arguments: Iterable[str]) -> list[str]:
+        return ["exec", self.client, "--", "python", "-c", _CLIENT + program, json.dumps(self.settings), *arguments]
 
     def _pods(self, label: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-o", "json", "-l", label))["items"]
         return found
+
+
+def kustomization(folder: Path, base: str, **fields: object) -> Path:
+    """Return the folder with a kustomization that changes a copy of a base, as kubectl reads no absolute paths."""
+    manifests = folder / "k8s"
+    shutil.copytree(MANIFESTS, manifests, dirs_exist_ok=True)
+    text = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [f"k8s/{base}"]}
+    (folder / "kustomization.yaml").write_text(json.dumps(text | fields))
+    return folder

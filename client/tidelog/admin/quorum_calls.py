@@ -21,6 +21,7 @@ from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import UNREACHABLE, ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport.open_channels import OpenChannels
 from tidelog_foundation.transport.status import released, trailing_value
 from tidelog_foundation.waiting import ReportedWait
 
@@ -123,19 +124,16 @@ class Quorum:
         security: ClientSecurity = OPEN,
     ) -> None:
         """Find the controllers through ``nodes``, which :meth:`close` closes, or at the ``bootstrap`` addresses."""
-        self._client_id = client_id
-        self._security = security
         self._nodes = nodes
         self._bootstrap = list(bootstrap)
         self._controllers: list[str] = []
         self._leader: str | None = None
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = OpenChannels(lambda address: security.open_channel(address, client_id))
         self._failures = ConnectionFailures(security.tls_context)
 
     async def close(self) -> None:
         """Close the channels to controllers and the connections to nodes."""
-        channels, self._channels = list(self._channels.values()), {}
-        await asyncio.gather(*(channel.close() for channel in channels))
+        await self._channels.close()
         if self._nodes is not None:
             await self._nodes.close()
 
@@ -259,7 +257,7 @@ class Quorum:
             )
         address = format_address(replica.host, replica.port)
         try:
-            return await call(self._channel(address), timeout_s)
+            return await call(self._channels.get(address), timeout_s)
         except grpc.aio.AioRpcError as rpc_error:
             error = await self._failures.error_of(address, rpc_error)
             text = f"controller {wanted} at {with_address(address, error.message)}"
@@ -274,7 +272,7 @@ class Quorum:
         request = controller_service_pb2.FollowMetadataRequest(
             cluster_id=quorum.cluster_id, observer_id=_NO_OBSERVER, from_offset=0
         )
-        call = ControllerServiceStub(self._channel(address)).FollowMetadata(request)
+        call = ControllerServiceStub(self._channels.get(address)).FollowMetadata(request)
         reader = _MetadataReader(receive)
         try:
             while reader.end[0] < quorum.high_watermark:
@@ -323,12 +321,7 @@ class Quorum:
         return quorum
 
     def _stub(self, address: str) -> QuorumServiceAsyncStub:
-        return QuorumServiceStub(self._channel(address))
-
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = self._security.open_channel(address, self._client_id)
-        return self._channels[address]
+        return QuorumServiceStub(self._channels.get(address))
 
 
 class _MetadataReader:

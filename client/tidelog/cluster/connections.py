@@ -1,8 +1,7 @@
-"""The gRPC channels of a client, one per address from its first use until the client closes."""
+"""The connections of a client, one per address from its first use until the client closes."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -17,6 +16,7 @@ from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport.open_channels import OpenChannels
 from tidelog_foundation.transport.session_channel import SessionChannel, log_in
 from tidelog_foundation.transport.status import released
 
@@ -83,6 +83,7 @@ class Connections:
         self._request_ids = RequestIds(client_id)
         self._security = security
         self._options = list(options)
+        self._channels = OpenChannels(self._open)
         self._by_address: dict[str, Connection] = {}
         self.failures = ConnectionFailures(security.tls_context)
         """The failures of the connections."""
@@ -96,9 +97,9 @@ class Connections:
         """
         if self._closed:
             raise error_for(ErrorCode._DESTROY, "the client is closed")
+        channel = self._channels.get(address)
         connection = self._by_address.get(address)
-        if connection is None:
-            channel = self._security.open_channel(address, self._client_id, self._options)
+        if connection is None or connection.channel is not channel:
             named = NamedCalls(channel, self._request_ids, address)
             connection = Connection(
                 address,
@@ -114,19 +115,20 @@ class Connections:
 
     def forget_refusals(self) -> None:
         """Let channels whose logins were refused log in at once."""
-        for connection in self._by_address.values():
-            if isinstance(connection.channel, SessionChannel):
-                connection.channel.forget_refusal()
+        for channel in self._channels.all():
+            if isinstance(channel, SessionChannel):
+                channel.forget_refusal()
 
     async def drop(self, address: str) -> None:
         """Close the channel to an address, if there is one."""
-        connection = self._by_address.pop(address, None)
-        if connection is not None:
-            await connection.channel.close()
+        self._by_address.pop(address, None)
+        await self._channels.drop(address)
 
     async def close(self) -> None:
         """Close every channel, and cancel pending calls."""
         self._closed = True
-        connections = list(self._by_address.values())
         self._by_address.clear()
-        await asyncio.gather(*(c.channel.close() for c in connections))
+        await self._channels.close()
+
+    def _open(self, address: str) -> grpc.aio.Channel:
+        return self._security.open_channel(address, self._client_id, self._options)

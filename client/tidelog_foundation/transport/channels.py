@@ -16,6 +16,7 @@ from tidelog_foundation.config.endpoints import format_address, parse_address
 from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.transport.diagnosis import Diagnosis
+from tidelog_foundation.transport.open_channels import OpenChannels
 from tidelog_foundation.transport.session_channel import SERVER_BACKOFF_S, SessionChannel
 from tidelog_foundation.transport.status import error_from_rpc
 
@@ -95,6 +96,7 @@ class Channels:
     """The channels of a server to others, opened at first use.
 
     A channel whose certificates have been replaced serves the calls that it has, and new calls get another one.
+    `OpenChannels` describes the other reason for a new channel.
     """
 
     def __init__(self, security: ChannelSecurity = OPEN) -> None:
@@ -104,7 +106,7 @@ class Channels:
         self._credentials = _credentials_of(certificates)
         self._material = certificates.current if certificates is not None else None
         self._diagnosis = diagnosis_of(certificates)
-        self._by_address: dict[str, grpc.aio.Channel] = {}
+        self._channels = OpenChannels(self._open)
         self._retired: list[grpc.aio.Channel] = []
 
     def get(self, address: str) -> grpc.aio.Channel:
@@ -112,11 +114,8 @@ class Channels:
         if self._certificates is not None and self._certificates.current is not self._material:
             self._material = self._certificates.current
             self._credentials = _credentials_of(self._certificates)
-            self._retired += self._by_address.values()
-            self._by_address.clear()
-        if address not in self._by_address:
-            self._by_address[address] = open_channel(address, credentials=self._credentials, login=self._login)
-        return self._by_address[address]
+            self._retired += self._channels.take_all()
+        return self._channels.get(address)
 
     async def error_of(self, address: str, rpc_error: grpc.aio.AioRpcError) -> TidelogError:
         """Return the error of a failed call to ``host:port``, which names the cause if the connection failed."""
@@ -124,11 +123,13 @@ class Channels:
 
     async def close(self) -> None:
         """Close all channels."""
-        channels = [*self._retired, *self._by_address.values()]
-        self._retired.clear()
-        self._by_address.clear()
-        for channel in channels:
+        for channel in self._retired:
             await channel.close()
+        self._retired.clear()
+        await self._channels.close()
+
+    def _open(self, address: str) -> grpc.aio.Channel:
+        return open_channel(address, credentials=self._credentials, login=self._login)
 
 
 def diagnosis_of(certificates: CertificateStore | None) -> Diagnosis:
