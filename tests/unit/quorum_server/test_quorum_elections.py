@@ -50,7 +50,7 @@ def test_election_of_many_partitions_is_written_in_slices_and_answered_as_one(
         await quorum.submit(lambda c, now_ms: Result(records, None))
         before = len(raft.log)
         async with asyncio.timeout(10):
-            response = await AdminCalls("c1", quorum, ANY_LISTENER).elect_leaders(request)
+            response = await AdminCalls("c1", quorum, ANY_LISTENER, ()).elect_leaders(request)
 
         [topic] = response.topics
         codes = {p.index: code_of(p.error) for p in topic.partitions}
