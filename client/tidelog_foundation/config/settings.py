@@ -131,7 +131,7 @@ def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
     Raises:
         ConfigError: a key is unknown or missing, or a value is of the wrong type or out of range.
     """
-    hints = _hints(cls)  # type: ignore[arg-type]
+    hints = _hints(cls)
     fields = {config_key(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     aliases = {alias: key for key, f in fields.items() for alias in f.metadata[_METADATA].aliases}
     values: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
 
 def describe(cls: type[Any]) -> list[SettingInfo]:
     """Return the reference page's entries for the settings of ``cls``, in order of declaration."""
-    hints = _hints(cls)  # type: ignore[arg-type]
+    hints = _hints(cls)
     return [
         SettingInfo(
             config_key(f),
