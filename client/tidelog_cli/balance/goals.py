@@ -29,6 +29,11 @@ class Goal(enum.IntEnum):
     """Bytes per second that leaders send, to consumers and to followers."""
 
     @property
+    def of_leaders(self) -> bool:
+        """Whether only the leaders of partitions add to the values."""
+        return self in (Goal.LEADERS, Goal.BYTES_OUT)
+
+    @property
     def is_count(self) -> bool:
         """Whether the values are numbers of replicas, and not of bytes."""
         return self in (Goal.REPLICAS, Goal.LEADERS)

@@ -7,6 +7,7 @@ is the preferred leader.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -38,7 +39,11 @@ class Placement:
         self.values: list[dict[int, int]] = [dict.fromkeys(snapshot.nodes, 0) for _ in Goal]
         self.versions = dict.fromkeys(snapshot.nodes, 0)
         """A number per node, which rises when a partition with a replica there changes."""
+        self.ages = dict.fromkeys(snapshot.nodes, 0)
+        """A number per node, which rises when its values change, or the racks of a partition there."""
         self.copied_bytes = 0
+        self._movable: dict[int, tuple[int, list[int]]] = {}
+        self._successors: dict[int, tuple[int, dict[int, int]]] = {}
         self._states = {node.id: node.state for node in snapshot.nodes.values()}
         self._leaving = frozenset(node for node, state in self._states.items() if state.is_leaving)
         self._racks = {node.id: node.rack for node in snapshot.nodes.values()}
@@ -50,6 +55,16 @@ class Placement:
                 self._add(node, change)
             for node in replicas:
                 self.on_node[node].add(number)
+        self.apart = [n for n, replicas in enumerate(self.replicas) if self.missing_racks(n, replicas) > 0]
+        """The partitions that could be in more racks, in order."""
+        self.weights: list[list[int]] = [
+            [partition.size_bytes for partition in self.partitions],
+            [1] * len(self.partitions),
+            [1] * len(self.partitions),
+            [partition.bytes_in for partition in self.partitions],
+            [partition.leader_bytes_out for partition in self.partitions],
+        ]
+        """What a replica of each partition adds to its node, by goal; for ``Goal.of_leaders``, what the leader adds."""
         self._capacities = {
             node: capacity * policy.capacity_percent // _PERCENT
             for node in self.available
@@ -64,6 +79,26 @@ class Placement:
     def is_movable(self, number: int) -> bool:
         """Return whether soft goals may move the partition: it has a leader, and no node of it is down or leaving."""
         return self.partitions[number].leader >= 0 and self._available.issuperset(self.replicas[number])
+
+    def movable_on(self, node: int) -> list[int]:
+        """Return the movable partitions with a replica on the node, in order."""
+        version, found = self._movable.get(node, (-1, []))
+        if version != self.versions[node]:
+            found = [number for number in sorted(self.on_node[node]) if self.is_movable(number)]
+            self._movable[node] = self.versions[node], found
+        return found
+
+    def successors(self, node: int) -> dict[int, int]:
+        """Return the nodes that can lead in place of this one, each with the first partition for which it can."""
+        version, found = self._successors.get(node, (-1, {}))
+        if version != self.versions[node]:
+            found = {}
+            for number in self.movable_on(node):
+                replicas = self.replicas[number]
+                for successor in replicas[1:] if replicas[0] == node else ():
+                    found.setdefault(successor, number)
+            self._successors[node] = self.versions[node], found
+        return found
 
     def missing_racks(self, number: int, replicas: Sequence[int]) -> int:
         """Return how many more racks the replicas could be in, without counting those on leaving nodes."""
@@ -82,6 +117,12 @@ class Placement:
         """Return by how much the node's value is above its fair share, in thousandths of the share."""
         share = self.ranges[goal][node].share
         return (self.values[goal][node] - share) * 1_000 // max(share, 1)
+
+    def worsens(self, goal: Goal, source: int, target: int, load: int) -> bool:
+        """Return whether a load that moves from one node to another sets a soft goal back."""
+        values, of_source, of_target = self.values[goal], self.ranges[goal][source], self.ranges[goal][target]
+        before = of_source.excess(values[source]) + of_target.excess(values[target])
+        return of_source.excess(values[source] - load) + of_target.excess(values[target] + load) > before
 
     def score(self) -> Score:
         """Return the score of all replicas as they are."""
@@ -110,8 +151,7 @@ class Placement:
                 if self._loses_racks(old, new):
                     return None
                 racks += self.missing_racks(number, new) - self.missing_racks(number, old)
-            _merge(loads, _loads(self.partitions[number], new), 1)
-            _merge(loads, _loads(self.partitions[number], old), -1)
+            _add_difference(loads, self.partitions[number], old, new)
         evacuation = sum(load[Goal.REPLICAS] for node, load in loads.items() if node in self._leaving)
         capacity = sum(self._capacity_effect(node, load[Goal.DISK]) for node, load in loads.items())
         if evacuation > 0 or racks > 0 or capacity > 0:
@@ -129,8 +169,7 @@ class Placement:
         self.copied_bytes += self.copied_by(changes)
         for number, new in changes.items():
             old, loads = self.replicas[number], dict[int, list[int]]()
-            _merge(loads, _loads(self.partitions[number], new), 1)
-            _merge(loads, _loads(self.partitions[number], old), -1)
+            _add_difference(loads, self.partitions[number], old, new)
             for node, change in loads.items():
                 self._add(node, change)
             for node in old:
@@ -139,7 +178,12 @@ class Placement:
                 self.on_node[node].add(number)
             for node in {*old, *new}:
                 self.versions[node] += 1
+            for node in loads if self._keeps_racks(old, new) else {*old, *new}:
+                self.ages[node] += 1
             self.replicas[number] = new
+            position = bisect_left(self.apart, number)
+            was_apart = self.apart[position : position + 1] == [number]
+            self.apart[position : position + was_apart] = [number] if self.missing_racks(number, new) > 0 else []
 
     def check_invariants(self) -> None:
         """Assert that loads are those of the replicas, and that no partition has lost or doubled a replica."""
@@ -147,7 +191,9 @@ class Placement:
         for number, replicas in enumerate(self.replicas):
             assert len(set(replicas)) == len(replicas) == len(self.partitions[number].replicas), (number, replicas)
             assert all(number in self.on_node[node] for node in replicas), number
-            _merge(loads, _loads(self.partitions[number], replicas), 1)
+            assert (number in self.apart) == (self.missing_racks(number, replicas) > 0), number
+            for node, load in _loads(self.partitions[number], replicas).items():
+                loads[node] = [value + added for value, added in zip(loads[node], load, strict=True)]
         assert {n: [self.values[goal][n] for goal in Goal] for n in self._states} == loads
 
     def _copied(self, number: int, replicas: Sequence[int]) -> int:
@@ -177,7 +223,8 @@ class Placement:
         for node, load in loads.items():
             added = load[goal]
             if added and node in ranges:
-                total += ranges[node].excess(values[node] + added) - ranges[node].excess(values[node])
+                excess = ranges[node].excess
+                total += excess(values[node] + added) - excess(values[node])
         return total
 
     def _add(self, node: int, change: Iterable[int]) -> None:
@@ -210,11 +257,18 @@ def _loads(partition: Partition, replicas: Sequence[int]) -> dict[int, list[int]
     return loads
 
 
-def _merge(loads: dict[int, list[int]], added: Mapping[int, Sequence[int]], sign: int) -> None:
-    for node, load in added.items():
-        found = loads.get(node)
-        if found is None:
-            loads[node] = [sign * value for value in load]
-        else:
-            for goal, value in enumerate(load):
-                found[goal] += sign * value
+def _add_difference(loads: dict[int, list[int]], partition: Partition, old: Sequence[int], new: Sequence[int]) -> None:
+    """Add what a change of a partition's replicas adds to the values of nodes, by goal; other nodes keep theirs."""
+    size, rate = partition.size_bytes, partition.bytes_in
+    for nodes, others, sign in ((old, new, -1), (new, old, 1)):
+        for node in nodes:
+            if node not in others:
+                load = loads.setdefault(node, [0, 0, 0, 0, 0])
+                load[Goal.DISK] += sign * size
+                load[Goal.REPLICAS] += sign
+                load[Goal.BYTES_IN] += sign * rate
+    if old[0] != new[0]:
+        for node, sign in ((old[0], -1), (new[0], 1)):
+            load = loads.setdefault(node, [0, 0, 0, 0, 0])
+            load[Goal.LEADERS] += sign
+            load[Goal.BYTES_OUT] += sign * partition.leader_bytes_out

@@ -9,14 +9,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import TypeAlias
 
 from tidelog_cli.balance.goals import Goal
 from tidelog_cli.balance.placement import CAPACITY, HARD_GOALS, RACKS, Changes, Placement, Score
 
-_Candidates: TypeAlias = Callable[[Placement, Goal, int, int], Iterable[tuple[int, Changes]]]
-"""Changes with the load that each moves from the first node to the second."""
+_Candidate: TypeAlias = tuple[int, int, tuple[int, ...]]
+"""The load that a change moves from one node to another, the bytes that it copies, and the partitions it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of change between two nodes: its candidates for a goal, and the change that a candidate stands for.
+
+    Every change moves one of ``counted`` from the first node to the second.
+    """
+
+    candidates: Callable[[Placement, Goal, int, int], Iterable[_Candidate]]
+    changes: Callable[[Placement, int, int, tuple[int, ...]], Changes]
+    load: Callable[[Placement, Goal, int, int, tuple[int, ...]], int]
+    """Returns what a change moves from one node to the other for a goal."""
+    counted: Goal | None = None
+
 
 _SWAP_CANDIDATES = 16
 """Partitions of each of two nodes that are tried as a pair: the largest of one, the smallest of the other."""
@@ -30,7 +46,7 @@ class Search:
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
-        self._failed: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._failed: dict[tuple[Goal, _Kind], dict[tuple[int, int], tuple[int, int]]] = {}
 
     def find_evacuation(self, number: int, node: int) -> Changes | None:
         """Return the best move of a partition's replica away from a leaving node."""
@@ -43,52 +59,68 @@ class Search:
             best = (_best(self._placement, position, candidates) for candidates in moves(self._placement))
             return next((changes for changes in best if changes is not None), None)
         goal = self._placement.policy.goals[position - HARD_GOALS]
-        if goal in (Goal.LEADERS, Goal.BYTES_OUT):
-            found = self._between_nodes(goal, position, _leader_moves)
+        if goal.of_leaders:
+            found = self._between_nodes(goal, position, _LEADER_MOVES)
             if found is None and goal is Goal.LEADERS:
                 found = _leader_chain(self._placement, position)
             if found is not None:
                 return found
-        found = self._between_nodes(goal, position, _replica_moves)
+        found = self._between_nodes(goal, position, _REPLICA_MOVES)
         if found is None and goal is not Goal.REPLICAS:
-            found = self._between_nodes(goal, position, _swaps)
+            found = self._between_nodes(goal, position, _SWAPS)
         return found
 
-    def _between_nodes(self, goal: Goal, position: int, candidates: _Candidates) -> Changes | None:
+    def _between_nodes(self, goal: Goal, position: int, kind: _Kind) -> Changes | None:
         """Return a change between a node with much and one with little, the farthest apart first."""
         placement = self._placement
-        ranges, values, versions = placement.ranges[goal], placement.values[goal], placement.versions
-        ordered = sorted(placement.available, key=lambda node: (placement.deviation(goal, node), node))
+        ranges, values, ages = placement.ranges[goal], placement.values[goal], placement.ages
+        deviations = {node: placement.deviation(goal, node) for node in placement.available}
+        ordered = sorted(placement.available, key=lambda node: (deviations[node], node))
+        below = {node for node in ordered if values[node] < ranges[node].least}
+        failed = self._failed.setdefault((goal, kind), {})
         for source in reversed(ordered):
-            is_over = values[source] > ranges[source].most
+            is_over, deviation = values[source] > ranges[source].most, deviations[source]
             for target in ordered:
-                if placement.deviation(goal, target) >= placement.deviation(goal, source):
+                if deviations[target] >= deviation:
                     break
-                pair, version = (goal, candidates, source, target), (versions[source], versions[target])
-                is_outside = is_over or values[target] < ranges[target].least
-                if not is_outside or self._failed.get(pair) == version:
+                if not (is_over or target in below):
                     continue
-                found = _greatest_gain(placement, goal, position, (source, target), candidates)
+                age = (ages[source], ages[target])
+                if failed.get((source, target)) == age:
+                    continue
+                found = _greatest_gain(placement, goal, position, (source, target), kind)
                 if found is not None:
                     return found
-                self._failed[pair] = version
+                failed[source, target] = age
         return None
 
 
 def _greatest_gain(
-    placement: Placement, goal: Goal, position: int, nodes: tuple[int, int], candidates: _Candidates
+    placement: Placement, goal: Goal, position: int, nodes: tuple[int, int], kind: _Kind
 ) -> Changes | None:
     source, target = nodes
+    earlier = placement.policy.goals[: position - HARD_GOALS]
+    if kind.counted in earlier and placement.worsens(kind.counted, source, target, 1):
+        return None
     of_source, of_target = placement.ranges[goal][source], placement.ranges[goal][target]
     source_value, target_value = placement.values[goal][source], placement.values[goal][target]
     before = of_source.excess(source_value) + of_target.excess(target_value)
+    afters: dict[int, int] = {}
     ranked = []
-    for load, changes in candidates(placement, goal, source, target):
-        after = of_source.excess(source_value - load) + of_target.excess(target_value + load)
+    for load, copied, numbers in kind.candidates(placement, goal, source, target):
+        after = afters.get(load)
+        if after is None:
+            afters[load] = after = of_source.excess(source_value - load) + of_target.excess(target_value + load)
         if after < before:
-            ranked.append((after, placement.copied_by(changes), sorted(changes.items()), changes))
-    best = nsmallest(_TRIED_CHANGES, ranked, key=lambda item: item[:3])
-    return next((changes for *_, changes in best if _is_progress(placement.effect(changes), position)), None)
+            ranked.append((after, copied, sorted(numbers), numbers))
+    for *_, numbers in nsmallest(_TRIED_CHANGES, ranked):
+        # Most candidates fail here, at a fraction of the cost of their whole effect.
+        if any(placement.worsens(g, source, target, kind.load(placement, g, source, target, numbers)) for g in earlier):
+            continue
+        changes = kind.changes(placement, source, target, numbers)
+        if _is_progress(placement.effect(changes), position):
+            return changes
+    return None
 
 
 def _best(placement: Placement, position: int, candidates: Iterable[Changes]) -> Changes | None:
@@ -107,16 +139,19 @@ def _is_progress(effect: Score | None, position: int) -> bool:
 
 def _rack_moves(placement: Placement) -> Iterator[Iterable[Changes]]:
     """Yield the moves of each partition that could be in more racks."""
-    for number, replicas in enumerate(placement.replicas):
-        if placement.missing_racks(number, replicas) > 0 and placement.is_movable(number):
-            yield [changes for node in replicas for changes in _moves_from(placement, number, node)]
+    for number in placement.apart:
+        if placement.is_movable(number):
+            replicas = placement.replicas[number]
+            missing = placement.missing_racks(number, replicas)
+            moves = (changes for node in replicas for changes in _moves_from(placement, number, node))
+            yield [changes for changes in moves if placement.missing_racks(number, changes[number]) < missing]
 
 
 def _unloading_moves(placement: Placement) -> Iterator[Iterable[Changes]]:
     """Yield the moves of each partition away from a node whose disk is too full, the largest first."""
     for node in placement.available:
         if (placement.free_bytes(node) or 0) < 0:
-            sizes = [(-placement.partitions[number].size_bytes, number) for number in _movable(placement, node)]
+            sizes = [(-placement.partitions[number].size_bytes, number) for number in placement.movable_on(node)]
             for _, number in sorted(sizes):
                 yield _moves_from(placement, number, node)
 
@@ -128,33 +163,79 @@ def _moves_from(placement: Placement, number: int, node: int) -> Iterator[Change
             yield {number: _replaced(replicas, node, target)}
 
 
-def _leader_moves(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[tuple[int, Changes]]:
-    for number in _movable(placement, source):
-        replicas = placement.replicas[number]
-        if replicas[0] == source and target in replicas:
-            yield _load(placement, goal, number, source), {number: _led_by(replicas, target)}
+def _leader_moves(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[_Candidate]:
+    weights, on_target = placement.weights[goal], placement.on_node[target]
+    for number in placement.movable_on(source):
+        if number in on_target and placement.replicas[number][0] == source:
+            yield weights[number], 0, (number,)
 
 
-def _replica_moves(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[tuple[int, Changes]]:
-    for number in _movable(placement, source):
-        replicas = placement.replicas[number]
-        if target not in replicas:
-            yield _load(placement, goal, number, source), {number: _replaced(replicas, source, target)}
+def _leader_move(placement: Placement, source: int, target: int, numbers: tuple[int, ...]) -> Changes:
+    return {number: _led_by(placement.replicas[number], target) for number in numbers}
 
 
-def _swaps(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[tuple[int, Changes]]:
-    def loads(node: int, other: int) -> Iterator[tuple[int, int]]:
-        for number in _movable(placement, node):
-            if other not in placement.replicas[number]:
-                yield _load(placement, goal, number, node), number
+def _replica_moves(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[_Candidate]:
+    for load, number in _loads_without(placement, goal, source, target):
+        yield load, _copied(placement, number, source, target), (number,)
 
-    small = nsmallest(_SWAP_CANDIDATES, loads(target, source))
-    for load, number in nlargest(_SWAP_CANDIDATES, loads(source, target)):
+
+def _replica_move(placement: Placement, source: int, target: int, numbers: tuple[int, ...]) -> Changes:
+    return {number: _replaced(placement.replicas[number], source, target) for number in numbers}
+
+
+def _swaps(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[_Candidate]:
+    small = nsmallest(_SWAP_CANDIDATES, _loads_without(placement, goal, target, source))
+    for load, number in nlargest(_SWAP_CANDIDATES, _loads_without(placement, goal, source, target)):
+        copied = _copied(placement, number, source, target)
         for other_load, other in small:
             if load > other_load:
-                there = _replaced(placement.replicas[number], source, target)
-                back = _replaced(placement.replicas[other], target, source)
-                yield load - other_load, {number: there, other: back}
+                yield load - other_load, copied + _copied(placement, other, target, source), (number, other)
+
+
+def _swap(placement: Placement, source: int, target: int, numbers: tuple[int, ...]) -> Changes:
+    number, other = numbers
+    return {
+        number: _replaced(placement.replicas[number], source, target),
+        other: _replaced(placement.replicas[other], target, source),
+    }
+
+
+def _load(placement: Placement, goal: Goal, number: int, node: int) -> int:
+    """Return what a replica adds to the value of its node."""
+    return 0 if goal.of_leaders and placement.replicas[number][0] != node else placement.weights[goal][number]
+
+
+def _load_of_leader(placement: Placement, goal: Goal, _: int, __: int, numbers: tuple[int, ...]) -> int:
+    return placement.weights[goal][numbers[0]] if goal.of_leaders else 0
+
+
+def _load_of_replica(placement: Placement, goal: Goal, source: int, _: int, numbers: tuple[int, ...]) -> int:
+    return _load(placement, goal, numbers[0], source)
+
+
+def _load_of_swap(placement: Placement, goal: Goal, source: int, target: int, numbers: tuple[int, ...]) -> int:
+    number, other = numbers
+    return _load(placement, goal, number, source) - _load(placement, goal, other, target)
+
+
+_LEADER_MOVES = _Kind(_leader_moves, _leader_move, _load_of_leader, Goal.LEADERS)
+_REPLICA_MOVES = _Kind(_replica_moves, _replica_move, _load_of_replica, Goal.REPLICAS)
+_SWAPS = _Kind(_swaps, _swap, _load_of_swap)
+
+
+def _loads_without(placement: Placement, goal: Goal, node: int, other: int) -> Iterator[tuple[int, int]]:
+    """Yield the partitions with a replica on a node and none on the other, each behind its load on the node."""
+    weights, on_other, replicas = placement.weights[goal], placement.on_node[other], placement.replicas
+    is_of_leaders = goal.of_leaders
+    for number in placement.movable_on(node):
+        if number not in on_other:
+            yield (0 if is_of_leaders and replicas[number][0] != node else weights[number]), number
+
+
+def _copied(placement: Placement, number: int, source: int, target: int) -> int:
+    """Return the bytes that the plan copies more if a replica moves from one node to another."""
+    partition = placement.partitions[number]
+    return partition.size_bytes * ((target not in partition.replicas) - (source not in partition.replicas))
 
 
 def _leader_chain(placement: Placement, position: int) -> Changes | None:
@@ -170,12 +251,10 @@ def _leader_chain(placement: Placement, position: int) -> Changes | None:
                 changes = _chain_to(placement, came_by, source, node)
                 if _is_progress(placement.effect(changes), position):
                     return changes
-            for number in _movable(placement, node):
-                replicas = placement.replicas[number]
-                for successor in replicas[1:] if replicas[0] == node else ():
-                    if successor != source and successor not in came_by:
-                        came_by[successor] = (node, number)
-                        queue.append(successor)
+            for successor, number in placement.successors(node).items():
+                if successor != source and successor not in came_by:
+                    came_by[successor] = (node, number)
+                    queue.append(successor)
     return None
 
 
@@ -186,26 +265,6 @@ def _chain_to(placement: Placement, came_by: dict[int, tuple[int, int]], source:
         changes[number] = _led_by(placement.replicas[number], end)
         end = end_before
     return changes
-
-
-def _movable(placement: Placement, node: int) -> list[int]:
-    return [number for number in sorted(placement.on_node[node]) if placement.is_movable(number)]
-
-
-def _load(placement: Placement, goal: Goal, number: int, node: int) -> int:
-    """Return what a replica adds to the value of its node."""
-    partition, is_leader = placement.partitions[number], placement.replicas[number][0] == node
-    match goal:
-        case Goal.DISK:
-            return partition.size_bytes
-        case Goal.REPLICAS:
-            return 1
-        case Goal.LEADERS:
-            return int(is_leader)
-        case Goal.BYTES_IN:
-            return partition.bytes_in
-        case Goal.BYTES_OUT:
-            return partition.leader_bytes_out if is_leader else 0
 
 
 def _replaced(replicas: tuple[int, ...], node: int, target: int) -> tuple[int, ...]:
