@@ -1,0 +1,192 @@
+"""The cluster of ``compose.yaml``: records through it, kills, stops, a memory limit and an upgrade of the image."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import docker
+import pytest
+from acknowledged import Load, assert_nothing_lost, read_topic, wait_for
+from compose_cluster import ComposeCluster
+
+from tidelog import AdminClient, NewTopic
+from tidelog.testing.ports import free_ports
+
+REPOSITORY = Path(__file__).parents[2]
+NODES = ("node1", "node2", "node3")
+CONTROLLERS = ("controller1", "controller2", "controller3")
+NODE_MEMORY_MB = 192
+PARTITIONS = 6
+_TIMEOUT_S = 60.0
+pytestmark = pytest.mark.timeout(900)
+
+
+class Cluster(ComposeCluster):
+    """The cluster of ``compose.yaml`` with ports of its own and a small memory limit."""
+
+    def __init__(self, image: str) -> None:
+        ports = free_ports(2 * len(NODES))
+        names = [f"TIDELOG_{name.upper()}_{kind}" for name in NODES for kind in ("PORT", "KAFKA_PORT")]
+        self._ports = dict(zip(names, ports, strict=True))
+        variables = {name: str(port) for name, port in self._ports.items()}
+        variables |= {"TIDELOG_IMAGE": image, "TIDELOG_NODE_MEMORY": f"{NODE_MEMORY_MB}m"}
+        super().__init__(REPOSITORY / "compose.yaml", f"tidelog-test-{uuid.uuid4().hex[:8]}", variables)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"localhost:{self._ports[f'TIDELOG_{name.upper()}_PORT']}" for name in NODES)
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        return ",".join(f"localhost:{self._ports[f'TIDELOG_{name.upper()}_KAFKA_PORT']}" for name in NODES)
+
+    def create_topic(self, name: str) -> None:
+        with AdminClient({"bootstrap.servers": self.bootstrap_servers}) as admin:
+            admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(_TIMEOUT_S)
+
+    def isr_sizes(self, topic: str) -> list[int]:
+        with AdminClient({"bootstrap.servers": self.bootstrap_servers}) as admin:
+            found = admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
+        return [len(each.isrs) for each in found.values()]
+
+    def leaders(self, topic: str) -> set[int]:
+        with AdminClient({"bootstrap.servers": self.bootstrap_servers}) as admin:
+            found = admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
+        return {each.leader for each in found.values()}
+
+    def wait_in_sync(self, topic: str) -> None:
+        wait_for(lambda: self.isr_sizes(topic) == [3] * PARTITIONS, f"every ISR of {topic} whole")
+
+    def run(self, name: str, *command: str) -> str:
+        code, output = self.container(name).exec_run(list(command))
+        assert code == 0, output
+        return bytes(output).decode()
+
+
+@pytest.fixture(scope="module")
+def cluster(image: str) -> Iterator[Cluster]:
+    with Cluster(image) as started:
+        yield started
+
+
+def test_services_run_without_rights_on_a_root_that_cannot_be_written(cluster: Cluster) -> None:
+    for name in (*CONTROLLERS, *NODES):
+        assert cluster.run(name, "id", "-u").strip() == "10001"
+        status = dict(line.split(":\t", 1) for line in cluster.run(name, "cat", "/proc/1/status").splitlines())
+        assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+        assert status["NoNewPrivs"] == "1"
+        for folder in ("/", "/opt/tidelog", "/etc/tidelog"):
+            code, output = cluster.container(name).exec_run(["touch", f"{folder}/x"], user="root")
+            assert code != 0, folder
+            assert b"Read-only file system" in output or b"Permission denied" in output
+
+
+def test_clients_of_kafka_on_the_host_produce_and_consume(cluster: Cluster) -> None:
+    cluster.create_topic("kafka")
+    settings = {"bootstrap.servers": cluster.kafka_bootstrap_servers, "enable.metrics.push": False}
+    producer = confluent_kafka.Producer({**settings, "acks": "all"})
+    for number in range(100):
+        producer.produce("kafka", str(number).encode())
+    assert producer.flush(_TIMEOUT_S) == 0
+    consumer = confluent_kafka.Consumer({**settings, "group.id": "readers", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe(["kafka"])
+        messages = [message for _ in range(100) if (message := consumer.poll(_TIMEOUT_S)) is not None]
+    finally:
+        consumer.close()
+    assert sorted(int(message.value() or b"-1") for message in messages) == list(range(100))
+
+
+def test_commands_in_the_network_reach_the_cluster_by_the_names_of_services(cluster: Cluster) -> None:
+    described = cluster.run("node2", "tidelog", "cluster", "describe", "--bootstrap-servers", "node1:9094")
+    assert all(f"{name}:9094" in described for name in NODES)
+
+
+def test_killed_node_returns_with_its_volume_and_no_record_is_lost(cluster: Cluster) -> None:
+    cluster.create_topic("killed")
+    with Load(cluster.bootstrap_servers, "killed", records_per_s=300) as load:
+        load.wait_for_progress(300)
+        cluster.container("node1").kill("SIGKILL")
+        load.wait_for_progress(300)
+        cluster.container("node1").start()
+        cluster.wait_healthy("node1")
+        load.wait_for_progress(300)
+    cluster.wait_in_sync("killed")
+    assert_nothing_lost(load, read_topic(cluster.bootstrap_servers, "killed", PARTITIONS))
+
+
+def test_killed_controller_returns_with_its_volume(cluster: Cluster) -> None:
+    cluster.container("controller1").kill("SIGKILL")
+    cluster.create_topic("without-a-controller")
+    cluster.container("controller1").start()
+    cluster.wait_healthy("controller1")
+
+
+def test_sigterm_moves_leaderships_and_ends_every_server_within_its_grace_period(cluster: Cluster) -> None:
+    cluster.create_topic("stopped")
+    cluster.wait_in_sync("stopped")
+    with Load(cluster.bootstrap_servers, "stopped", records_per_s=300) as load:
+        load.wait_for_progress(300)
+        for name in ("node2", "controller2"):
+            seconds = cluster.stop(name)
+            assert seconds < cluster.grace_period_s(name) / 2
+            # SIGKILL after the grace period would be 137.
+            assert cluster.container(name).attrs["State"]["ExitCode"] == 0
+            if name == "node2":
+                assert b"Node 102 has stopped" in cluster.container(name).logs(tail=20)
+                assert 102 not in cluster.leaders("stopped")
+            cluster.container(name).start()
+            cluster.wait_healthy(name)
+        load.wait_for_progress(300)
+    assert not load.failed
+    assert_nothing_lost(load, read_topic(cluster.bootstrap_servers, "stopped", PARTITIONS))
+
+
+def test_nodes_stay_below_their_memory_limit_while_they_store_more_than_it(cluster: Cluster) -> None:
+    cluster.create_topic("large")
+    size = 25_000
+    records = NODE_MEMORY_MB * 1_000_000 * 5 // 4 // size
+    started = {name: cluster.container(name).attrs["State"]["StartedAt"] for name in NODES}
+    with Load(cluster.bootstrap_servers, "large", records_per_s=1_000, value_size=size) as load:
+        wait_for(lambda: len(load.acknowledged) >= records, f"{records} acknowledged records", 240)
+    assert not load.failed
+    assert load.sent * size > NODE_MEMORY_MB * 2**20
+    for name in NODES:
+        container = cluster.container(name)
+        assert container.attrs["HostConfig"]["Memory"] == NODE_MEMORY_MB * 2**20
+        assert not container.attrs["State"]["OOMKilled"]
+        assert container.attrs["State"]["StartedAt"] == started[name]
+        assert container.stats(stream=False)["memory_stats"]["limit"] == NODE_MEMORY_MB * 2**20
+    cluster.wait_in_sync("large")
+
+
+@pytest.fixture
+def next_image(image: str) -> Iterator[str]:
+    """The image with the label of another version."""
+    client = docker.from_env(timeout=300)
+    tag = f"tidelog:test-{uuid.uuid4().hex[:8]}"
+    text = f"FROM {image}\nLABEL org.opencontainers.image.version=0.1.1\n"
+    try:
+        built, _ = client.images.build(fileobj=io.BytesIO(text.encode()), tag=tag, rm=True)
+        yield tag
+        client.images.remove(tag, force=True)
+        assert built.labels["org.opencontainers.image.version"] == "0.1.1"
+    finally:
+        client.close()
+
+
+def test_image_is_upgraded_one_service_at_a_time_without_a_lost_record(cluster: Cluster, next_image: str) -> None:
+    cluster.create_topic("upgraded")
+    with Load(cluster.bootstrap_servers, "upgraded", records_per_s=200) as load:
+        load.wait_for_progress(200)
+        for name in (*CONTROLLERS, *NODES):
+            cluster.replace(name, next_image)
+        load.wait_for_progress(200)
+    assert not load.failed
+    assert_nothing_lost(load, read_topic(cluster.bootstrap_servers, "upgraded", PARTITIONS))
+    labels = {cluster.container(name).labels["org.opencontainers.image.version"] for name in (*CONTROLLERS, *NODES)}
+    assert labels == {"0.1.1"}
