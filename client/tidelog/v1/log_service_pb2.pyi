@@ -1993,3 +1993,131 @@ class WritableTxnMarkerPartitionResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WritableTxnMarkerPartitionResult: _TypeAlias = WritableTxnMarkerPartitionResult  # noqa: Y015
+
+@_typing.final
+class GetTelemetrySubscriptionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_SOFTWARE_NAME_FIELD_NUMBER: _builtins.int
+    CLIENT_SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    client_instance_id: _builtins.bytes
+    """The 16 bytes of an earlier response; empty for a new client instance."""
+    client_software_name: _builtins.str
+    """The client's software, which subscriptions may match."""
+    client_software_version: _builtins.str
+    def __init__(
+        self,
+        *,
+        client_instance_id: _builtins.bytes = ...,
+        client_software_name: _builtins.str = ...,
+        client_software_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_instance_id", b"client_instance_id", "client_software_name", b"client_software_name", "client_software_version", b"client_software_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTelemetrySubscriptionsRequest: _TypeAlias = GetTelemetrySubscriptionsRequest  # noqa: Y015
+
+@_typing.final
+class GetTelemetrySubscriptionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTION_ID_FIELD_NUMBER: _builtins.int
+    ACCEPTED_COMPRESSION_TYPES_FIELD_NUMBER: _builtins.int
+    PUSH_INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    TELEMETRY_MAX_BYTES_FIELD_NUMBER: _builtins.int
+    DELTA_TEMPORALITY_FIELD_NUMBER: _builtins.int
+    REQUESTED_METRICS_FIELD_NUMBER: _builtins.int
+    client_instance_id: _builtins.bytes
+    subscription_id: _builtins.int
+    """Names the subscriptions in pushes, and changes with them."""
+    push_interval_ms: _builtins.int
+    telemetry_max_bytes: _builtins.int
+    """The most bytes of metrics in one push, compressed or not."""
+    delta_temporality: _builtins.bool
+    """Whether counters are pushed as differences since the last push."""
+    @_builtins.property
+    def accepted_compression_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Kafka's numbers (1 gzip, 2 snappy, 3 lz4, 4 zstd), the preferred one first."""
+
+    @_builtins.property
+    def requested_metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Prefixes of the metrics' names; an empty one means all. Without any, nothing is pushed."""
+
+    def __init__(
+        self,
+        *,
+        client_instance_id: _builtins.bytes = ...,
+        subscription_id: _builtins.int = ...,
+        accepted_compression_types: _abc.Iterable[_builtins.int] | None = ...,
+        push_interval_ms: _builtins.int = ...,
+        telemetry_max_bytes: _builtins.int = ...,
+        delta_temporality: _builtins.bool = ...,
+        requested_metrics: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_compression_types", b"accepted_compression_types", "client_instance_id", b"client_instance_id", "delta_temporality", b"delta_temporality", "push_interval_ms", b"push_interval_ms", "requested_metrics", b"requested_metrics", "subscription_id", b"subscription_id", "telemetry_max_bytes", b"telemetry_max_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTelemetrySubscriptionsResponse: _TypeAlias = GetTelemetrySubscriptionsResponse  # noqa: Y015
+
+@_typing.final
+class PushTelemetryRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTION_ID_FIELD_NUMBER: _builtins.int
+    TERMINATING_FIELD_NUMBER: _builtins.int
+    COMPRESSION_TYPE_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    CLIENT_SOFTWARE_NAME_FIELD_NUMBER: _builtins.int
+    CLIENT_SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    client_instance_id: _builtins.bytes
+    subscription_id: _builtins.int
+    terminating: _builtins.bool
+    """True with the last push of a client that closes; it may come before the interval is over."""
+    compression_type: _builtins.int
+    """Kafka's number of the compression of metrics; 0 for none."""
+    metrics: _builtins.bytes
+    """OpenTelemetry's MetricsData."""
+    client_software_name: _builtins.str
+    client_software_version: _builtins.str
+    def __init__(
+        self,
+        *,
+        client_instance_id: _builtins.bytes = ...,
+        subscription_id: _builtins.int = ...,
+        terminating: _builtins.bool = ...,
+        compression_type: _builtins.int = ...,
+        metrics: _builtins.bytes = ...,
+        client_software_name: _builtins.str = ...,
+        client_software_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_instance_id", b"client_instance_id", "client_software_name", b"client_software_name", "client_software_version", b"client_software_version", "compression_type", b"compression_type", "metrics", b"metrics", "subscription_id", b"subscription_id", "terminating", b"terminating"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PushTelemetryRequest: _TypeAlias = PushTelemetryRequest  # noqa: Y015
+
+@_typing.final
+class PushTelemetryResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PushTelemetryResponse: _TypeAlias = PushTelemetryResponse  # noqa: Y015

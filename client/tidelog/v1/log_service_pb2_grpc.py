@@ -94,6 +94,16 @@ class LogServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersResponse.FromString,
                 _registered_method=True)
+        self.GetTelemetrySubscriptions = channel.unary_unary(
+                '/tidelog.v1.LogService/GetTelemetrySubscriptions',
+                request_serializer=tidelog_dot_v1_dot_log__service__pb2.GetTelemetrySubscriptionsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_log__service__pb2.GetTelemetrySubscriptionsResponse.FromString,
+                _registered_method=True)
+        self.PushTelemetry = channel.unary_unary(
+                '/tidelog.v1.LogService/PushTelemetry',
+                request_serializer=tidelog_dot_v1_dot_log__service__pb2.PushTelemetryRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_log__service__pb2.PushTelemetryResponse.FromString,
+                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -184,6 +194,20 @@ class LogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTelemetrySubscriptions(self, request, context):
+        """Returns the metrics that the cluster's subscriptions ask of the caller (KIP-714). A client stays with one node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PushTelemetry(self, request, context):
+        """Takes the metrics of the caller (KIP-714).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -246,6 +270,16 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.WriteTxnMarkers,
                     request_deserializer=tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersResponse.SerializeToString,
+            ),
+            'GetTelemetrySubscriptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTelemetrySubscriptions,
+                    request_deserializer=tidelog_dot_v1_dot_log__service__pb2.GetTelemetrySubscriptionsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_log__service__pb2.GetTelemetrySubscriptionsResponse.SerializeToString,
+            ),
+            'PushTelemetry': grpc.unary_unary_rpc_method_handler(
+                    servicer.PushTelemetry,
+                    request_deserializer=tidelog_dot_v1_dot_log__service__pb2.PushTelemetryRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_log__service__pb2.PushTelemetryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -572,6 +606,60 @@ class LogService(object):
             '/tidelog.v1.LogService/WriteTxnMarkers',
             tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersRequest.SerializeToString,
             tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTelemetrySubscriptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.LogService/GetTelemetrySubscriptions',
+            tidelog_dot_v1_dot_log__service__pb2.GetTelemetrySubscriptionsRequest.SerializeToString,
+            tidelog_dot_v1_dot_log__service__pb2.GetTelemetrySubscriptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PushTelemetry(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.LogService/PushTelemetry',
+            tidelog_dot_v1_dot_log__service__pb2.PushTelemetryRequest.SerializeToString,
+            tidelog_dot_v1_dot_log__service__pb2.PushTelemetryResponse.FromString,
             options,
             channel_credentials,
             insecure,

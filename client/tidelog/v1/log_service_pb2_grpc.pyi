@@ -57,6 +57,10 @@ class LogServiceStub:
     """Returns the producers that write with a producer id to partitions of which this node has a replica (KIP-664)."""
     WriteTxnMarkers: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.WriteTxnMarkersRequest, _log_service_pb2.WriteTxnMarkersResponse]
     """Ends transactions in partitions that this node leads; answers when all in-sync replicas have the markers (KIP-98)."""
+    GetTelemetrySubscriptions: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.GetTelemetrySubscriptionsRequest, _log_service_pb2.GetTelemetrySubscriptionsResponse]
+    """Returns the metrics that the cluster's subscriptions ask of the caller (KIP-714). A client stays with one node."""
+    PushTelemetry: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.PushTelemetryRequest, _log_service_pb2.PushTelemetryResponse]
+    """Takes the metrics of the caller (KIP-714)."""
 
 @_typing.type_check_only
 class LogServiceAsyncStub(LogServiceStub):
@@ -87,6 +91,10 @@ class LogServiceAsyncStub(LogServiceStub):
     """Returns the producers that write with a producer id to partitions of which this node has a replica (KIP-664)."""
     WriteTxnMarkers: _aio.UnaryUnaryMultiCallable[_log_service_pb2.WriteTxnMarkersRequest, _log_service_pb2.WriteTxnMarkersResponse]  # type: ignore[assignment]
     """Ends transactions in partitions that this node leads; answers when all in-sync replicas have the markers (KIP-98)."""
+    GetTelemetrySubscriptions: _aio.UnaryUnaryMultiCallable[_log_service_pb2.GetTelemetrySubscriptionsRequest, _log_service_pb2.GetTelemetrySubscriptionsResponse]  # type: ignore[assignment]
+    """Returns the metrics that the cluster's subscriptions ask of the caller (KIP-714). A client stays with one node."""
+    PushTelemetry: _aio.UnaryUnaryMultiCallable[_log_service_pb2.PushTelemetryRequest, _log_service_pb2.PushTelemetryResponse]  # type: ignore[assignment]
+    """Takes the metrics of the caller (KIP-714)."""
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -186,5 +194,21 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.WriteTxnMarkersResponse, _abc.Awaitable[_log_service_pb2.WriteTxnMarkersResponse]]:
         """Ends transactions in partitions that this node leads; answers when all in-sync replicas have the markers (KIP-98)."""
+
+    @_abc_1.abstractmethod
+    def GetTelemetrySubscriptions(
+        self,
+        request: _log_service_pb2.GetTelemetrySubscriptionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_service_pb2.GetTelemetrySubscriptionsResponse, _abc.Awaitable[_log_service_pb2.GetTelemetrySubscriptionsResponse]]:
+        """Returns the metrics that the cluster's subscriptions ask of the caller (KIP-714). A client stays with one node."""
+
+    @_abc_1.abstractmethod
+    def PushTelemetry(
+        self,
+        request: _log_service_pb2.PushTelemetryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_service_pb2.PushTelemetryResponse, _abc.Awaitable[_log_service_pb2.PushTelemetryResponse]]:
+        """Takes the metrics of the caller (KIP-714)."""
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -20,6 +20,7 @@ from tidelog_node.handlers.produce import (
 )
 from tidelog_node.handlers.producers import describe_producers, init_producer_id
 from tidelog_node.handlers.scram import alter_user_scram_credentials, describe_user_scram_credentials
+from tidelog_node.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
 from tidelog_node.handlers.topics import (
     create_partitions,
     create_topics,

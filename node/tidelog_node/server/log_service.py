@@ -23,6 +23,7 @@ from tidelog_foundation.transport.services import Call, Caller, Read, RequestStr
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch import LONG_BYTES, authorize
+from tidelog_node.handlers.requests import telemetry
 from tidelog_node.quotas.client_quotas import QuotaKind
 from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.server.authorization.produce import (
@@ -35,8 +36,11 @@ from tidelog_node.server.authorization.produce import (
 from tidelog_node.server.call_quotas import usage_of, wait_for_turn
 from tidelog_node.server.fetch_messages import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.server.services import call_of, quota_client_of
+from tidelog_node.telemetry.client_telemetry import ClientOrigin, ClientSoftware
 
 _MAX_PIPELINED = 1_000
+_MAX_SOFTWARE = 64
+"""The characters of a client's name or version of its software that subscriptions match."""
 _REQUEST_BYTES = 4 * 1024
 """The memory of a produce request in progress in addition to its records: messages, tasks, futures."""
 _MAX_STREAMS = 16
@@ -75,8 +79,30 @@ def log_service(
             "InitProducerId": call_of(context, handlers.init_producer_id),
             "DescribeProducers": call_of(context, handlers.describe_producers),
             "WriteTxnMarkers": call_of(context, handlers.write_txn_markers),
+            "GetTelemetrySubscriptions": Call(
+                lambda request, caller: handlers.get_telemetry_subscriptions(
+                    context, request, _telemetry_origin(request, caller)
+                ),
+                *types_of(handlers.get_telemetry_subscriptions),
+            ),
+            "PushTelemetry": Call(
+                lambda request, caller: handlers.push_telemetry(context, request, _telemetry_origin(request, caller)),
+                *types_of(handlers.push_telemetry),
+            ),
         },
     )
+
+
+def _telemetry_origin(
+    request: telemetry.GetTelemetrySubscriptionsRequest | telemetry.PushTelemetryRequest, caller: Caller
+) -> ClientOrigin:
+    """Return the origin of a client's metrics, which names its software in each request."""
+    port = caller.connection.rpartition(":")[2]
+    name, version = request.client_software_name, request.client_software_version
+    software = ClientSoftware(
+        name[:_MAX_SOFTWARE] or "unknown", version[:_MAX_SOFTWARE] or "unknown", int(port) if port.isdigit() else 0
+    )
+    return ClientOrigin(caller.client_id, caller.host, software)
 
 
 def produce_charge(budget: ByteBudget) -> Charge:

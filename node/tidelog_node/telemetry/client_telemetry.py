@@ -23,8 +23,9 @@ from tidelog_node.telemetry.subscriptions import ClientFacts, Subscribed, Subscr
 logger = logging.getLogger(__name__)
 COMPRESSIONS: Final = (4, 3, 1, 2)
 """The compression types that pushes may have, the preferred one first: zstd, lz4, gzip, snappy."""
-_NO_ID: Final = bytes(16)
-_RESERVED_IDS: Final = (_NO_ID, bytes(15) + b"\x01")
+NO_ID: Final = bytes(16)
+"""The id of a client without one."""
+_RESERVED_IDS: Final = (NO_ID, bytes(15) + b"\x01")
 _LABELS: Final = ("client_id", "client_instance_id", "metric", "attributes")
 _KAFKA: Final = "kafka.server:type=client-metrics"
 
@@ -72,7 +73,7 @@ METRICS: Final = (COUNTERS, GAUGES, INSTANCES, SERIES, PUSHES, DROPPED)
 
 @dataclass(slots=True)
 class ClientSoftware:
-    """The software of a connection's client, as ApiVersions named it, and the port that it connects from."""
+    """The software of a client, as it names itself, and the port that it connects from."""
 
     name: str = "unknown"
     version: str = "unknown"
@@ -131,7 +132,7 @@ class ClientTelemetry:
         Raises:
             TidelogError: THROTTLING_QUOTA_EXCEEDED, the client asks too early.
         """
-        own_id = uuid.uuid4().bytes if instance_id == _NO_ID else instance_id
+        own_id = uuid.uuid4().bytes if instance_id == NO_ID else instance_id
         instance = self._instance(own_id, origin)
         instance.get(self._clock.monotonic_ms())
         return own_id, instance.subscribed

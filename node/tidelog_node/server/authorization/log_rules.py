@@ -125,4 +125,7 @@ LOG_RULES: Final[Mapping[str, Rule]] = {
         AclOperation.READ, producers.DescribeProducersTopicResult, producers.DescribeProducersPartitionResult
     ),
     "WriteTxnMarkers": on_cluster(AclOperation.CLUSTER_ACTION),
+    # As in Kafka, clients need no right to push what subscriptions ask of them.
+    "GetTelemetrySubscriptions": is_open,
+    "PushTelemetry": is_open,
 }
