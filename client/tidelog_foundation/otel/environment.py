@@ -49,7 +49,7 @@ def requested_exports(environment: Mapping[str, str]) -> Exports:
     if protocols[0] is not None:
         interval_ms = _interval_ms(given, refused)
         refused += _ignored(given)
-    return Exports(protocols[0], protocols[1], interval_ms, tuple(refused))
+    return Exports(protocols[0], protocols[1], interval_ms, tuple(dict.fromkeys(refused)))
 
 
 def _protocol_of(signal: str, given: Mapping[str, str], refused: list[str]) -> str | None:

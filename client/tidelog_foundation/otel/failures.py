@@ -1,6 +1,7 @@
 """The log lines about exports: one when they begin to fail, one when they succeed again.
 
-OpenTelemetry's own lines about each attempt are at DEBUG here; its last one is the reason that the first line states.
+OpenTelemetry's own lines about each attempt are at DEBUG here. Its error, or else its first warning, is the reason that
+our line states.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tidelog_foundation.logs.limit import LogLimit
 
 logger = logging.getLogger(__name__)
 _LIBRARY: Final = "opentelemetry"
+_NO_REASONS: Final = ("Shutdown in progress", "Exporter already shutdown")
+"""The lines about attempts that our own stop has ended."""
 _EXPORTERS: Final = ("opentelemetry.exporter", "opentelemetry.sdk._shared_internal")
 
 
@@ -25,6 +28,7 @@ class LibraryLines(logging.Handler):
         self._limit = LogLimit(logger, time.monotonic)
         self._was_propagating = True
         self._reasons = threading.local()
+        self._latest = "no reason is known"
 
     def install(self) -> None:
         """Take the lines over from the process's own handlers."""
@@ -44,16 +48,24 @@ class LibraryLines(logging.Handler):
         """Write a line of an exporter at DEBUG, and any other one at its own level, ten of them in ten seconds."""
         message = record.getMessage()
         if record.name.startswith(_EXPORTERS):
-            self._reasons.last = message
+            if not message.startswith(_NO_REASONS):
+                self._latest = message
+                if record.levelno >= logging.ERROR or getattr(self._reasons, "text", None) is None:
+                    self._reasons.text = message
             logger.debug("%s", message)
         else:
             self._limit.log(record.levelno, "OpenTelemetry: %s", message)
 
     def take_reason(self) -> str:
-        """Return the last line of an exporter in this thread, and forget it."""
-        reason: str = getattr(self._reasons, "last", "no reason is known")
-        self._reasons.last = "no reason is known"
-        return reason
+        """Return the reason of the failed export in this thread, and forget it."""
+        reason: str | None = getattr(self._reasons, "text", None)
+        self.forget_reason()
+        # Of equal lines of several threads, the library writes one in twenty seconds.
+        return reason or self._latest
+
+    def forget_reason(self) -> None:
+        """Forget why attempts of this thread have failed, since one has succeeded."""
+        self._reasons.text = None
 
 
 class ExportState:
@@ -69,6 +81,7 @@ class ExportState:
         if self.is_failing:
             logger.info("The %s of this process are exported by OTLP again", self._signal)
         self.is_failing = False
+        self._lines.forget_reason()
 
     def failed(self, reason: str | None = None) -> None:
         """Record a failed export, by default for the reason that the library has logged."""

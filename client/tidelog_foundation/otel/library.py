@@ -43,6 +43,7 @@ class OtelExport:
         self._lines = LibraryLines()
         resource = _resource(service, attributes)
         self._metrics: _MetricExport | None = None
+        self._spans: _WatchedSpans | None = None
         self._provider: TracerProvider | None = None
         self.traces: RequestTraces | None = None
         """The traces of requests, if they are exported."""
@@ -51,9 +52,9 @@ class OtelExport:
             interval_s = exports.interval_ms / 1_000
             self._metrics = _MetricExport(_metric_exporter(exports.metrics), resource, interval_s, state)
         if exports.traces is not None:
-            exporter = _WatchedSpans(_span_exporter(exports.traces), ExportState("traces", self._lines))
+            self._spans = _WatchedSpans(_span_exporter(exports.traces), ExportState("traces", self._lines))
             self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-            self._provider.add_span_processor(BatchSpanProcessor(exporter))
+            self._provider.add_span_processor(BatchSpanProcessor(self._spans))
             self.traces = OtelTraces(self._provider.get_tracer(_SCOPE, version("tidelog")))
         self._lines.install()
 
@@ -64,14 +65,24 @@ class OtelExport:
 
     def stop(self) -> None:
         """Export what is left, unless exports fail, and end. It takes a few seconds at most; call it in a thread."""
+        # The library waits for up to 30 s for each signal.
+        ends = (self._stop_metrics, self._stop_traces)
+        threads = [threading.Thread(target=end, name="otel-stop", daemon=True) for end in ends]
+        for thread in threads:
+            thread.start()
+        deadline_s = time.monotonic() + _STOP_S
+        for thread in threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        self._lines.remove()
+
+    def _stop_metrics(self) -> None:
         if self._metrics is not None:
             self._metrics.stop()
-        if self._provider is not None:
-            # The library waits for up to 30 s.
-            ending = threading.Thread(target=self._provider.shutdown, name="otel-traces-stop", daemon=True)
-            ending.start()
-            ending.join(_STOP_S)
-        self._lines.remove()
+
+    def _stop_traces(self) -> None:
+        if self._provider is not None and self._spans is not None:
+            self._spans.give_up_if_failing()
+            self._provider.shutdown()
 
 
 class _MetricExport:
@@ -93,7 +104,7 @@ class _MetricExport:
 
     def stop(self) -> None:
         self._is_stopping.set()
-        if self._thread is not None:
+        if self._thread is not None and not self._state.is_failing:
             self._thread.join(_STOP_S)
         self._exporter.shutdown()
 
@@ -124,6 +135,11 @@ class _WatchedSpans(SpanExporter):
     def __init__(self, exporter: SpanExporter, state: ExportState) -> None:
         self._exporter = exporter
         self._state = state
+
+    def give_up_if_failing(self) -> None:
+        """End the exporter at once, so that nobody waits for its attempts."""
+        if self._state.is_failing:
+            self._exporter.shutdown()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         try:

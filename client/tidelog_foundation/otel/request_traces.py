@@ -32,5 +32,10 @@ class RequestTraces(Protocol):
         The current context gets it. Its parent is that of the W3C ``traceparent`` in the metadata.
         """
 
-    def record(self, api: str, request: NamedRequest, total_ns: int, phases_ns: Mapping[str, int]) -> None:
-        """Record a request that ends now, whose protocol has no ``traceparent``, as a trace of its own."""
+    def record(
+        self, protocol: str, api: str, request: NamedRequest, total_ns: int, phases_ns: Mapping[str, int]
+    ) -> None:
+        """Record a request that ends now and has no ``traceparent``, as a trace of its own.
+
+        ``protocol`` is ``grpc`` or ``kafka``.
+        """

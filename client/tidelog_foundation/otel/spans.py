@@ -50,10 +50,12 @@ class OtelTraces:
         attach(set_span_in_context(span, parent))
         return SampledSpan(span)
 
-    def record(self, api: str, request: NamedRequest, total_ns: int, phases_ns: Mapping[str, int]) -> None:
+    def record(
+        self, protocol: str, api: str, request: NamedRequest, total_ns: int, phases_ns: Mapping[str, int]
+    ) -> None:
         """Record a request that ends now."""
         now_ns = time.time_ns()
-        attributes = {"rpc.system": "tidelog", "rpc.method": api}
+        attributes = {"rpc.system": protocol, "rpc.method": api}
         span = self._tracer.start_span(api, _NO_PARENT, SpanKind.SERVER, attributes, start_time=now_ns - total_ns)
         if span.is_recording():
             span.set_attributes(_attributes(request, phases_ns))
@@ -62,8 +64,14 @@ class OtelTraces:
 
 def _attributes(request: NamedRequest, phases_ns: Mapping[str, int]) -> dict[str, str | float]:
     request_id = safe_request_id(request.request_id())
-    return {
-        "client.address": request.origin(),
-        "messaging.client.id": request_id.rpartition("/")[0],
-        "tidelog.request.id": request_id,
-    } | {f"tidelog.{phase}.duration": time_ns / _SECOND_NS for phase, time_ns in phases_ns.items()}
+    address, _, listener = request.origin().partition(" at ")
+    of_listener = {"tidelog.listener": listener} if listener else {}
+    return (
+        of_listener
+        | {
+            "client.address": address,
+            "messaging.client.id": request_id.rpartition("/")[0],
+            "tidelog.request.id": request_id,
+        }
+        | {f"tidelog.{phase}.duration": time_ns / _SECOND_NS for phase, time_ns in phases_ns.items()}
+    )

@@ -171,4 +171,4 @@ class CallTimes:
         if timer.span is not None:
             timer.span.end(request, named, timer.error)
         else:
-            traces.record(method, request, phases[-1], named)
+            traces.record("grpc", method, request, phases[-1], named)

@@ -122,7 +122,10 @@ class Recorded:
     def begin(self, api: str, metadata: object) -> NoReturn:
         raise AssertionError("Kafka's protocol has no traceparent")
 
-    def record(self, api: str, request: NamedRequest, total_ns: int, phases_ns: Mapping[str, int]) -> None:
+    def record(
+        self, protocol: str, api: str, request: NamedRequest, total_ns: int, phases_ns: Mapping[str, int]
+    ) -> None:
+        assert protocol == "kafka"
         self.requests.append((api, request.request_id(), total_ns, dict(phases_ns)))
 
 

@@ -31,7 +31,7 @@ class Request:
     """A request as the log names it."""
 
     def origin(self) -> str:
-        return "10.0.0.7"
+        return "10.0.0.7 at PLAINTEXT"
 
     def request_id(self) -> str:
         return "reports-5f1c09/17"
@@ -74,7 +74,7 @@ def test_export_sends_the_declared_metrics_and_spans(
         with export(receiver, monkeypatch, Exports(protocol, protocol, 3_600_000)) as opened:
             opened.start(families)
             assert opened.traces is not None
-            opened.traces.record("PRODUCE", Request(), 503_000_000, PHASES)
+            opened.traces.record("kafka", "PRODUCE", Request(), 503_000_000, PHASES)
         # The last export is that of the stop.
         things = receiver.metric("tidelog_things_total")
         assert (things.description, things.unit, things.sum.is_monotonic) == ("Things.", "1", True)
@@ -89,9 +89,10 @@ def test_export_sends_the_declared_metrics_and_spans(
         [span] = receiver.spans
         assert span.span.end_time_unix_nano - span.span.start_time_unix_nano == 503_000_000
         assert span.attributes == {
-            "rpc.system": "tidelog",
+            "rpc.system": "kafka",
             "rpc.method": "PRODUCE",
             "client.address": "10.0.0.7",
+            "tidelog.listener": "PLAINTEXT",
             "messaging.client.id": "reports-5f1c09",
             "tidelog.request.id": "reports-5f1c09/17",
             "tidelog.queue.duration": 0.001,
@@ -155,7 +156,23 @@ def test_queue_of_spans_is_bounded_and_full_without_blocking(monkeypatch: pytest
     with export(receiver, monkeypatch, Exports(None, GRPC)) as opened:
         assert opened.traces is not None
         for _ in range(500):
-            opened.traces.record("PRODUCE", Request(), 1, PHASES)
+            opened.traces.record("kafka", "PRODUCE", Request(), 1, PHASES)
+
+
+def test_process_ends_in_time_without_a_collector(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stop must not wait for the attempts of exporters. The lines name the cause, not the stop."""
+    with export(OtlpReceiver(port=1), monkeypatch, Exports(GRPC, GRPC, 10)) as opened:
+        opened.start(families)
+        assert opened.traces is not None
+        opened.traces.record("kafka", "PRODUCE", Request(), 1, PHASES)
+        wait_until(lambda: len(caplog.records) == 2)
+        begun_s = time.monotonic()
+        opened.stop()
+        assert time.monotonic() - begun_s < 2
+    assert all("UNAVAILABLE" in line.getMessage() for line in caplog.records)
+    assert {line.getMessage().split()[1] for line in caplog.records} == {"metrics", "traces"}
 
 
 def test_missing_library_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

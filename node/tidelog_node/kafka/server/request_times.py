@@ -91,7 +91,7 @@ class TimedExchange(Exchange):
             self._report(now_ns)
         if times.traces is not None:
             *_, total_ns = phases = self._phases(now_ns)
-            times.traces.record(times.api, self, total_ns, dict(zip(_PHASES, phases[:-1], strict=False)))
+            times.traces.record("kafka", times.api, self, total_ns, dict(zip(_PHASES, phases[:-1], strict=False)))
 
     @abstractmethod
     def origin(self) -> str:
