@@ -46,7 +46,7 @@ KAFKA_TYPES = {
         telemetry.max.bytes
     """,
     "LIST": """
-        controller.listener.names controller.quorum.bootstrap.servers controller.quorum.voters
+        controller.listener.names controller.quorum.bootstrap.servers controller.quorum.voters cordoned.log.dirs
         group.consumer.assignors log.cleanup.policy
         sasl.enabled.mechanisms sasl.kerberos.principal.to.local.rules sasl.oauthbearer.expected.audience
         ssl.cipher.suites ssl.enabled.protocols
