@@ -81,6 +81,7 @@ def active_controller(admin: AdminClient) -> int:
     return controller.id
 
 
+@pytest.mark.slow
 def test_three_combined_servers_survive_the_end_of_one_and_lose_nothing(servers: dict[int, ProcessHandle]) -> None:
     with AdminClient({"bootstrap.servers": bootstrap(servers)}) as admin:
         wait_for(lambda: running(admin) == set(IDS), "three nodes")

@@ -46,6 +46,7 @@ def test_every_record_is_stored_once_and_in_order_though_leaders_are_killed_agai
     assert_stored_exactly_once(load, read_topic(cluster.bootstrap_servers, topic, PARTITIONS))
 
 
+@pytest.mark.slow
 def test_every_record_is_stored_once_and_in_order_though_a_leader_is_paused_and_comes_back(
     cluster: LocalCluster, topic: str
 ) -> None:

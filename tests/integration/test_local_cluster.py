@@ -78,6 +78,7 @@ def test_temporary_data_is_removed_and_chosen_data_is_kept(tmp_path: Path) -> No
     assert list((tmp_path / "kept").glob("node-1/data/kept-0/*.log"))
 
 
+@pytest.mark.slow
 def test_cluster_starts_again_with_its_data_and_with_the_ports_that_nobody_else_has_taken(tmp_path: Path) -> None:
     starts = ("first", "after a stop", "after a kill", "one controller elsewhere", "all elsewhere", "the last")
     addresses: list[list[str]] = []

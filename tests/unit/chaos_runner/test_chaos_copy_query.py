@@ -83,6 +83,7 @@ def test_position_is_the_end_of_the_last_batch_that_spark_has_committed(tmp_path
     assert committed_batch(tmp_path) == (9, {"t-0": 9, "t-1": 7})
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 def test_workload_spark_writes_a_valid_history_of_a_query_that_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
