@@ -9,6 +9,7 @@ import tidelog_foundation.oauth
 import tidelog_foundation.sasl
 import tidelog_foundation.security
 import tidelog_foundation.transport
+import tidelog_node.handlers
 import tidelog_node.server
 from tidelog_foundation.config import TopicConfig, describe, parse_config
 from tidelog_foundation.config.broker import BROKER_SYNONYMS
@@ -110,6 +111,7 @@ def test_node_config_refuses_compaction_lags_that_contradict_each_other():
 
 
 _READERS = (
+    tidelog_node.handlers,
     tidelog_node.server,
     tidelog_foundation.authorization,
     tidelog_foundation.logs,
