@@ -15,7 +15,7 @@ from tidelog_node.broker.image_application import ChangeReplicas, ImageApplicati
 from tidelog_node.broker.lifecycle import Lifecycle
 from tidelog_node.broker.metadata_stream import MetadataStream
 from tidelog_node.replication.leader import LeaderState
-from tidelog_quorum.controller import alter_partition, connections, registration
+from tidelog_quorum.controller import alter_partition, brokers, connections, registration
 from tidelog_quorum.controller.feed import MetadataFeed
 from tidelog_quorum.controller.partition_change import _Change
 from tidelog_quorum.controller.term.commands import Answer
@@ -150,6 +150,11 @@ def _stop_by_any_answer() -> list[Patch]:
     return [(Lifecycle, "_heartbeat_answered", heartbeat_answered)]
 
 
+def _hand_over_at_once() -> list[Patch]:
+    """A controlled shutdown that does not wait for replicas that catch up."""
+    return [(brokers, "waits_for_replicas", lambda *_: False)]
+
+
 def _answer_before_the_commit() -> list[Patch]:
     """A request is answered as soon as its records are in the leader's log."""
 
@@ -223,5 +228,6 @@ CONTROLLER_BUGS = (
     PlantedBug("takes a part of a metadata entry for all of it", 20, _follow_from_what_is_not_built),
     PlantedBug("is unfenced before it serves", 60, _report_metadata_before_serving),
     PlantedBug("stops before it has handed over", 150, _stop_by_any_answer),
+    PlantedBug("hands over without a wait for replicas that catch up", 150, _hand_over_at_once, seen=18),
     PlantedBug("asks the same controller again", 10, _ask_the_same_controller_again),
 )

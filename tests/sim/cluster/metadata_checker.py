@@ -44,6 +44,38 @@ class MetadataChecker:
                 self._check_change(before, record)
             elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is False:
                 self._check_unfenced(record)
+            elif isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown:
+                self._check_handover(before, record)
+
+    def _check_handover(self, before: MetadataImage, record: BrokerRegistrationChangeRecord) -> None:
+        """A node that may wait hands over only what others can take, or what nobody is about to be able to take."""
+        node = self._checker.nodes[record.broker_id]
+        if not node.is_up or node.broker_epoch != record.broker_epoch:
+            return
+        self._checker.count("handovers")
+        if node.standing.waits_no_more:
+            self._checker.count("handovers after a wait")
+            return
+        for topic, index, partition in before.partitions():
+            if record.broker_id in partition.isr:
+                self._check_spared(before, topic.name, index, partition, record)
+
+    def _check_spared(
+        self,
+        before: MetadataImage,
+        topic: str,
+        index: int,
+        partition: PartitionRegistration,
+        record: BrokerRegistrationChangeRecord,
+    ) -> None:
+        live = {r for r in partition.replicas if (broker := before.brokers.get(r)) is not None and broker.is_active}
+        others = live.intersection(partition.isr) - {record.broker_id}
+        catching_up = live.difference(partition.isr)
+        needed = min(len(partition.replicas), min_insync_replicas(before, topic, self._checker.topology.topic_config()))
+        falls_below = len(others) + 1 == needed < len(partition.replicas)
+        is_spared = not catching_up or (others and not falls_below)
+        text = f"{topic}-{index}: {partition} before {record}, {catching_up} could take its place"
+        require(bool(is_spared), "HandoverWaits", text)
 
     def _check_unfenced(self, record: BrokerRegistrationChangeRecord) -> None:
         """A broker may lead once it has applied its registration and answers clients (KIP-631)."""

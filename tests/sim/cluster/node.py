@@ -175,8 +175,8 @@ class NodeProcess(Process):
             self.start()
 
     def shut_down(self) -> None:
-        """Begin a controlled shutdown."""
-        self.standing.step(ShutdownRequested(_SHUT_DOWN_MS))
+        """Begin a controlled shutdown, which waits for replicas that could take this node's place."""
+        self.standing.step(ShutdownRequested(_SHUT_DOWN_MS, may_wait=True))
 
     def stop_cleanly(self) -> None:
         """End what is under way and close the logs; a disk that refuses makes it an unclean stop."""

@@ -45,6 +45,8 @@ class Standing:
         self.node = node
         self.incarnation = b"%04d-%011d" % (node.number, node.life)
         self.lifecycle = Lifecycle(_timings(node.topology.heartbeat_ms))
+        self.waits_no_more = False
+        """True once this incarnation has requested a shutdown that begins at once."""
         self._timer_ms: int | None = None
 
     def begin(self) -> None:
@@ -113,6 +115,7 @@ class Standing:
         def take(answer: Any) -> None:
             self.step(CallFailed(answer) if isinstance(answer, TidelogError) else heartbeat_answer(answer))
 
+        self.waits_no_more = self.waits_no_more or (command.wants_shutdown and not command.shutdown_may_wait)
         request = heartbeat_request(self.node.identity, command, ())
         timeouts_ms = command.timeout_ms, command.attempt_timeout_ms
         self.node.calls.ask("handle_broker_heartbeat", request, take, *timeouts_ms)
