@@ -29,8 +29,7 @@ FROM build AS trimmed
 RUN packages=$(echo /opt/tidelog/lib/python3.*/site-packages) \
     && pip --python /opt/tidelog/bin/python uninstall --yes pbr setuptools \
     && find "$packages" -depth -type d '(' -name tests -o -name test -o -name __pycache__ ')' -exec rm -r {} + \
-    && find "$packages" -type f '(' -name '*.pyi' -o -name '*.py[xp]' -o -name '*.px[di]' -o -name '*.[ch]' ')' \
-        ! -name '*.py' -delete \
+    && find "$packages" -type f '(' -name '*.pyi' -o -name '*.pyx' -o -name '*.px[di]' -o -name '*.[ch]' ')' -delete \
     && find "$packages" -type f -name '*.so' -exec strip --strip-unneeded {} + \
     && find /opt/tidelog/bin -type f ! -name 'tidelog*' -delete \
     && rm -r /opt/tidelog/include \

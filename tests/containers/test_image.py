@@ -80,11 +80,8 @@ def test_health_check_asks_a_combined_server(image: str) -> None:
         .with_tmpfs_mount("/var/lib/tidelog", "uid=10001,gid=10001") as server
     ):
         for path in ("/livez", "/readyz"):
-            result = server.exec(["tidelog-healthcheck", path])
-            assert (result.exit_code, result.output) == (0, b"200 OK\n")
-        result = server.exec(["tidelog-healthcheck", "/nothing"])
-        assert result.exit_code == 1
-        assert b"/nothing answers 404" in result.output
+            assert server.exec(["sh", "-c", f"test \"$(tidelog-healthcheck {path})\" = '200 OK'"]).exit_code == 0
+        assert server.exec(["tidelog-healthcheck", "/nothing"]).exit_code == 1
 
 
 def test_health_check_of_a_container_without_a_server_passes(run: Run) -> None:
