@@ -71,7 +71,23 @@ class Cluster(ComposeCluster):
 
 
 @pytest.fixture(scope="module")
-def cluster(image: str) -> Iterator[Cluster]:
+def next_image(image: str) -> Iterator[str]:
+    """The image with the label of another version."""
+    client = docker.from_env(timeout=300)
+    tag = f"tidelog:test-{uuid.uuid4().hex[:8]}"
+    text = f"FROM {image}\nLABEL org.opencontainers.image.version=0.1.1\n"
+    try:
+        built, _ = client.images.build(fileobj=io.BytesIO(text.encode()), tag=tag, rm=True)
+        yield tag
+        client.images.remove(tag, force=True)
+        assert built.labels["org.opencontainers.image.version"] == "0.1.1"
+    finally:
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(image: str, next_image: str) -> Iterator[Cluster]:
+    # After next_image, so that its containers are gone when that is removed.
     with Cluster(image) as started:
         yield started
 
@@ -166,21 +182,6 @@ def test_nodes_stay_below_their_memory_limit_while_they_store_more_than_it(clust
         assert container.attrs["State"]["StartedAt"] == started[name]
         assert container.stats(stream=False)["memory_stats"]["limit"] == NODE_MEMORY_MB * 2**20
     cluster.wait_in_sync("large")
-
-
-@pytest.fixture
-def next_image(image: str) -> Iterator[str]:
-    """The image with the label of another version."""
-    client = docker.from_env(timeout=300)
-    tag = f"tidelog:test-{uuid.uuid4().hex[:8]}"
-    text = f"FROM {image}\nLABEL org.opencontainers.image.version=0.1.1\n"
-    try:
-        built, _ = client.images.build(fileobj=io.BytesIO(text.encode()), tag=tag, rm=True)
-        yield tag
-        client.images.remove(tag, force=True)
-        assert built.labels["org.opencontainers.image.version"] == "0.1.1"
-    finally:
-        client.close()
 
 
 def test_image_is_upgraded_one_service_at_a_time_without_a_lost_record(cluster: Cluster, next_image: str) -> None:
