@@ -247,10 +247,6 @@ class Node:
         between_nodes = ChannelSecurity(to_nodes, self._sasl.login)
         self._transport = replica_transport(config, between_nodes)
         self._node_calls = node_calls(config, between_nodes)
-        self._slow = SlowRequests(config.logging_slow_request_ms)
-        self._export = export
-        self._traces = None if export is None else export.traces
-        self._calls = CallTimes(self._slow, self._traces)
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
         self.context: NodeContext | None = None
@@ -268,10 +264,14 @@ class Node:
             self._clock,
             self._connection.hold,
         )
-        self._watch(config)
+        self._watch(config, export)
 
-    def _watch(self, config: NodeConfig) -> None:
+    def _watch(self, config: NodeConfig, export: Export | None) -> None:
         """Create what tells others how this node is: its readiness, health and metrics."""
+        self._slow = SlowRequests(config.logging_slow_request_ms)
+        self._export = export
+        self._traces = None if export is None else export.traces
+        self._calls = CallTimes(self._slow, self._traces)
         window_ms, neighbor = config.replica_lag_time_max_ms, self._neighbor
         self.readiness = NodeReadiness(self._broker_id, self._lifecycle, self._cache, self._clock, window_ms)
         is_ready = self.readiness if neighbor is None else all_checks(neighbor.readiness, self.readiness)

@@ -84,7 +84,10 @@ def run(admin: AdminClient, path: Path, seconds: float, bug: str = "") -> tuple[
         deadline_s = time.monotonic() + seconds
         while time.monotonic() < deadline_s and workload.failed is None:
             time.sleep(0.05)
-        assert workload.stop_writing(Deadline(60)) == []
+        # A member that begins at an offset that was not stable may skip records for good.
+        may_skip = bug == "offsets"
+        left = workload.stop_writing(Deadline(5 if may_skip else 60))
+        assert may_skip or left == []
         _, behind = workload.finish()
         assert behind == []
     ops = list(read_history(path.read_text().splitlines()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import confluent_kafka
@@ -38,14 +39,27 @@ def test_producer_pushes_what_is_subscribed_and_the_node_exports_it(cluster: Fak
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.kafka_bootstrap_servers, "client.id": "sender-1"})
     silent = confluent_kafka.Producer({"bootstrap.servers": cluster.kafka_bootstrap_servers, "client.id": "other"})
 
+    def produce() -> None:
+        # A push has the metrics since the one before it.
+        while not ended.wait(0.01):
+            for each in (producer, silent):
+                each.produce("pushed", b"x")
+                each.poll(0)
+
     def seen() -> Scrape:
-        for each in (producer, silent):
-            each.produce("pushed", b"x")
-            each.poll(0.05)
         return scrape(node_port(cluster))
 
     latency = {"client_id": "sender-1", "metric": "org.apache.kafka.producer.request.latency.max"}
-    wait_for(lambda: seen().value("tidelog_client_metric_value", **latency) > 0, "metrics of librdkafka", DEADLINE_S)
+    ended = threading.Event()
+    load = threading.Thread(target=produce)
+    load.start()
+    try:
+        wait_for(
+            lambda: seen().value("tidelog_client_metric_value", **latency) > 0, "metrics of librdkafka", DEADLINE_S
+        )
+    finally:
+        ended.set()
+        load.join()
     found = seen()
     assert found.labels("tidelog_client_metric_total", label="client_id") == {"sender-1"}
     names = {
