@@ -11,7 +11,7 @@ nonmonotonic. A read of unknown place counts as in order.
 - ``assign`` and ``subscribe`` forget the keys that they do not name. An assign that seeks to the beginning forgets all,
   as does ``crash``: the client that returns is a new one.
 - Under ``subscribe`` the group may move a key away and back between two operations, so skips and steps back between
-  operations are permitted if the process was subscribed at one of them.
+  operations are permitted if the process was subscribed at one of them or in between.
 
 :func:`consume_counts` counts the ``ok`` polls of each value by each subscribed process; more than one is normal after a
 rebalance. A group may give a value to several members, but a member that gets a value twice was set back.
@@ -35,7 +35,7 @@ _NO_KEYS: frozenset[int] = frozenset()
 
 @dataclass(slots=True)
 class _Consumer:
-    """The progress of a process: per key the value, the transaction, and whether it was subscribed."""
+    """The progress of a process: per key the value, the transaction, and whether it was subscribed then or since."""
 
     subscribed: bool = False
     last_reads: dict[int, tuple[int, int, bool]] = field(default_factory=dict)
@@ -68,7 +68,11 @@ class _Polls:
             return
         consumer.subscribed = subscribed
         kept = _NO_KEYS if number in self._transactions.seeks else self._transactions.assigned[number]
-        consumer.last_reads = {key: read for key, read in consumer.last_reads.items() if key in kept}
+        consumer.last_reads = {
+            key: (value, at, was_subscribed or subscribed)
+            for key, (value, at, was_subscribed) in consumer.last_reads.items()
+            if key in kept
+        }
 
     def _read(self, consumer: _Consumer, number: int) -> None:
         transactions, index_of = self._transactions, self._versions.index_of

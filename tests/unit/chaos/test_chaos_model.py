@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from example_counts import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from log_clients_model import KEYS, LogClients
 
@@ -21,6 +21,7 @@ Plant = Callable[[LogClients, str], None]
 
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 400))
+@example(seed=13195474, steps=132)  # A rebalance between two assignments moves a position.
 def test_correct_log_is_always_valid(seed: int, steps: int) -> None:
     model = LogClients(seed)
     verdict = check(model.run(steps))
