@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubernetes_cluster import KubernetesCluster, kustomization
+from kubernetes_cluster import SMALL, KubernetesCluster, kustomization
 from kubernetes_writer import PARTITIONS, Writer, Written
 
 pytestmark = pytest.mark.compat
@@ -16,27 +16,11 @@ pytestmark = pytest.mark.compat
 LONGEST_WRITE_S = float(os.environ.get("TIDELOG_LONGEST_WRITE_S", "0.5"))
 """The bound of a write during a planned restart, on machines that have cores to spare."""
 NODES = "app.kubernetes.io/component=node"
-SMALL = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
-PATCHES = [
-    {
-        "target": {"kind": "StatefulSet"},
-        "patch": json.dumps(
-            [
-                {"op": "replace", "path": "/spec/template/spec/containers/0/resources", "value": SMALL},
-                {
-                    "op": "replace",
-                    "path": "/spec/volumeClaimTemplates/0/spec/resources/requests/storage",
-                    "value": "1Gi",
-                },
-            ]
-        ),
-    },
-    # The Kubernetes may have a single machine.
-    {
-        "target": {"kind": "StatefulSet", "name": "tidelog-node"},
-        "patch": json.dumps([{"op": "remove", "path": "/spec/template/spec/affinity"}]),
-    },
-]
+# The Kubernetes may have a single machine.
+TOGETHER = {
+    "target": {"kind": "StatefulSet", "name": "tidelog-node"},
+    "patch": json.dumps([{"op": "remove", "path": "/spec/template/spec/affinity"}]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(folder: Path) -> Iterator[KubernetesCluster]:
     """The cluster of ``deploy/k8s/base`` and a client."""
     with KubernetesCluster() as created:
-        created.apply(kustomization(folder, "base", patches=PATCHES))
+        created.apply(kustomization(folder, "base", patches=[SMALL, TOGETHER]))
         for name in ("tidelog-quorum", "tidelog-node"):
             created.wait_rolled_out(name)
         created.start_client()

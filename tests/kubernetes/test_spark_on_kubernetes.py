@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from certificates import Authority
-from kubernetes_cluster import MANIFESTS, KubernetesCluster, kustomization
+from kubernetes_cluster import DRIVERS, MANIFESTS, SMALL, KubernetesCluster, kustomization
 
 pytestmark = pytest.mark.compat
 
 ROWS = 2_000
-EXECUTORS, DRIVERS = "spark-role=executor", "app.kubernetes.io/component=driver"
+EXECUTORS = "spark-role=executor"
 PASSWORDS = {"admin": "the password of admin", "spark": "the password of spark"}
 USER_AND_RIGHTS = """
 name = sys.argv[1]
@@ -151,8 +150,6 @@ def create_secrets(cluster: KubernetesCluster) -> None:
 def secured_cluster_of_one(folder: Path) -> Path:
     """Return a kustomization of the overlay ``secured`` with one small controller and storage node."""
     folder.mkdir()
-    shutil.copy(MANIFESTS / "overlays" / "dev" / "small.yaml", folder)
-    patches = [{"path": "small.yaml", "target": {"kind": "StatefulSet"}}]
     entries = []
     for role in ("quorum", "node"):
         text = (MANIFESTS / "overlays" / "secured" / f"{role}.properties").read_text()
@@ -163,7 +160,7 @@ def secured_cluster_of_one(folder: Path) -> Path:
             {"name": f"tidelog-{role}", "behavior": "replace", "files": [f"server.properties={role}.properties"]}
         )
     replicas = [{"name": entry["name"], "count": 1} for entry in entries]
-    return kustomization(folder, "overlays/secured", configMapGenerator=entries, replicas=replicas, patches=patches)
+    return kustomization(folder, "overlays/secured", configMapGenerator=entries, replicas=replicas, patches=[SMALL])
 
 
 def merged(folder: Path, base: str, files: Mapping[str, str]) -> Path:

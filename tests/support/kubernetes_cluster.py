@@ -13,7 +13,10 @@ from typing import Any
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "k8s"
 IMAGE = "tidelog:0.1.0"
+DRIVERS = "app.kubernetes.io/component=driver"
 DEADLINE_S = 900
+SMALL = {"path": "k8s/overlays/dev/small.yaml", "target": {"kind": "StatefulSet"}}
+"""The patch of a kustomization for small pods and volumes."""
 PARTITIONS = 4
 _SERVER = "tidelog-node-101"
 _CLIENT = (
@@ -142,7 +145,7 @@ class KubernetesCluster:
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             if time.monotonic() > deadline:
-                logs = self.kubectl("logs", "--selector=app.kubernetes.io/component=driver", "--tail=60")
+                logs = self.kubectl("logs", f"--selector={DRIVERS}", "--tail=60")
                 raise AssertionError(f"not within {DEADLINE_S} s: {what}\n{self.kubectl('get', 'pods')}\n{logs}")
             time.sleep(1)
 

@@ -35,7 +35,7 @@ class ReceivedSpan:
 
 @dataclass(slots=True)
 class OtlpReceiver:
-    """What has arrived. Requests are refused while ``is_refusing``."""
+    """The spans and metrics that have arrived. Requests are refused while ``is_refusing``."""
 
     port: int = 0
     is_refusing: bool = False

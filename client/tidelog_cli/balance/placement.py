@@ -64,7 +64,7 @@ class Placement:
             [partition.bytes_in for partition in self.partitions],
             [partition.leader_bytes_out for partition in self.partitions],
         ]
-        """What a replica of each partition adds to its node, by goal; for ``Goal.of_leaders``, what the leader adds."""
+        """The load that a replica of each partition adds to its node, by goal. ``of_leaders`` counts leaders only."""
         self._capacities = {
             node: capacity * policy.capacity_percent // _PERCENT
             for node in self.available

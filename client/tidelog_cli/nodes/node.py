@@ -64,7 +64,7 @@ def drain(
             return
         _plan(session, admin, node)
         cordon(session, admin, node)
-        # What was created before the cordon is in this plan.
+        # This plan has the topics that were created before the cordon.
         snapshot, plan = _plan(session, admin, node)
         replicas = _replicas_on(snapshot, node)
         if not wait:

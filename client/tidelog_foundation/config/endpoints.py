@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -380,6 +381,15 @@ def parse_address(text: str) -> tuple[str, int]:
     if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise ConfigError(f'invalid address "{text}": must be host:port with a port from 0 to 65535')
     return host, int(port)
+
+
+def is_ip_address(host: str) -> bool:
+    """Return whether a host is an IPv4 or IPv6 address, not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

@@ -74,7 +74,7 @@ def _soft_limit(kind: int) -> int:
 
 
 def _control_group_limit(own: Path, control_groups: Path) -> int:
-    """Return ``pids.max`` of the process's control group , or the lowest of those above it (cgroup v2)."""
+    """Return ``pids.max`` of the process's control group, or the lowest of those above it (cgroup v2)."""
     try:
         lines = (own / "cgroup").read_text().splitlines()
     except OSError:

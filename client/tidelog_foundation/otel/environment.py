@@ -21,7 +21,7 @@ _DEFAULT_INTERVAL_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """What is exported, and how. Without a protocol, a signal is not exported."""
+    """The exports of a process, and their protocols. Without a protocol, a signal is not exported."""
 
     metrics: str | None = None
     """The protocol of metrics: ``grpc`` or ``http/protobuf``."""

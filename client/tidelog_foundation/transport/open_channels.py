@@ -18,7 +18,6 @@ A channel that was replaced serves the calls that it has, and closes.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import math
 import time
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from tidelog_foundation.config.endpoints import parse_address
+from tidelog_foundation.config.endpoints import is_ip_address, parse_address
 from tidelog_foundation.errors import ConfigError
 
 _KEPT_S: Final = {grpc.ChannelConnectivity.IDLE: 0.2, grpc.ChannelConnectivity.TRANSIENT_FAILURE: 1.0}
@@ -119,10 +118,8 @@ async def _close_gently(channel: grpc.aio.Channel) -> None:
 
 def _has_name(address: str) -> bool:
     try:
-        ipaddress.ip_address(parse_address(address)[0])
-    except ValueError:
-        return True
+        host, _ = parse_address(address)
     except ConfigError:
         # gRPC has other forms of targets, such as "unix:PATH".
         return False
-    return False
+    return not is_ip_address(host)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 import ssl
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog_foundation.config.endpoints import parse_address
+from tidelog_foundation.config.endpoints import is_ip_address, parse_address
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport.probe_answers import Answer, Protocol, is_whole, probe_request, read_answer
 from tidelog_foundation.transport.tls_failures import NO_CLIENT_CERTIFICATE, ssl_reason
@@ -40,7 +39,7 @@ async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S, tls: ssl.SSLCont
     if tls is not None:
         # A gRPC server closes a connection that does not offer HTTP/2.
         tls.set_alpn_protocols(_HTTP_2)
-    is_resolved = _is_number(host)
+    is_resolved = is_ip_address(host)
     try:
         async with asyncio.timeout(timeout_s):
             if not is_resolved:
@@ -89,14 +88,6 @@ async def _exchange(host: str, port: int, request: bytes, tls: ssl.SSLContext | 
     finally:
         writer.transport.abort()
     return received
-
-
-def _is_number(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _client_hello() -> bytes:

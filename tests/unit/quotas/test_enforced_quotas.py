@@ -238,9 +238,11 @@ def test_a_fetch_is_no_larger_than_the_quota_ever_permits(cluster: FakeCluster, 
 def test_the_time_of_requests_is_limited_to_a_share_of_the_loop(cluster: FakeCluster, limit) -> None:
     limit(request_percentage=0.01)
     with connected(cluster) as client:
-        throttles = [
-            decode(MetadataResponse, client.ask(MetadataRequest(topics=None), 8), 8).throttle_time_ms for _ in range(3)
-        ]
+        throttles = [0]
+        deadline = time.monotonic() + 10
+        while not throttles[-1] and time.monotonic() < deadline:
+            answer = decode(MetadataResponse, client.ask(MetadataRequest(topics=None), 8), 8)
+            throttles.append(answer.throttle_time_ms)
         assert throttles[-1] > 0
         assert max(throttles) <= 1_000, "no delay is longer than a window"
 
