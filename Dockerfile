@@ -44,6 +44,7 @@ RUN groupadd --gid 10001 tidelog \
     && install --directory --owner 10001 --group 10001 --mode 0750 /var/lib/tidelog
 COPY --from=trimmed /opt/tidelog /opt/tidelog
 COPY deploy/docker/healthcheck.py /opt/tidelog/bin/tidelog-healthcheck
+COPY deploy/docker/rack.py /opt/tidelog/bin/tidelog-rack
 USER 10001:10001
 WORKDIR /var/lib/tidelog
 EXPOSE 9092 9093 9094 9404

@@ -3,8 +3,11 @@
 
 The server is the process of the container that runs ``tidelog-node``, ``tidelog-quorum`` or ``tidelog-server``; its
 command line and its file contain ``metrics.listeners``, where it answers. A server without ``metrics.listeners``, and a
-container without a server, count as healthy while they run. Of HTTPS, the check only requires that the server accepts a
-connection, because it has no certificate to present.
+container without a server, count as healthy while they run. To HTTPS, the check presents the server's own certificate
+(``ssl.keystore.location``). Where it cannot read one, it only requires that the server accepts a connection.
+
+It asks for any path of ``metrics.listeners``: a preStop hook asks for ``/safe-to-stop?wait=60``, and the check waits
+that many seconds longer for the answer.
 
 Python starts in isolated mode and without site packages, and the check imports no HTTP client: Docker runs it every few
 seconds.
@@ -17,8 +20,9 @@ from pathlib import Path
 
 _SERVERS = {"tidelog-node", "tidelog-quorum", "tidelog-server"}
 _KEY = "metrics.listeners"
+_KEYSTORES = ("listener.name.https.ssl.keystore.location", "ssl.keystore.location")
 _LISTENER = re.compile(r"(HTTPS?)://(?:\[(.*?)\]|(.*?)):([0-9]+)", re.IGNORECASE)
-_PROPERTY = re.compile(rf"\s*{re.escape(_KEY)}\s*[=:\s]\s*(.*?)\s*")
+_WAIT = re.compile(r"[?&]wait=([0-9]+)")
 _ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 _TIMEOUT_S = 8.0
 
@@ -32,8 +36,8 @@ def server_arguments(processes):
     return None
 
 
-def monitoring_listener(arguments, read):
-    """Return the value of ``metrics.listeners`` of a server, or None; ``read(path)`` returns the text of its file."""
+def setting(key, arguments, read):
+    """Return the value of a key of a server, or None; ``read(path)`` returns the text of its file."""
     overrides, files = [], []
     words = iter(arguments)
     for word in words:
@@ -43,33 +47,71 @@ def monitoring_listener(arguments, read):
             overrides.append(word.partition("=")[2])
         else:
             files.append(word)
-    found = [match[1] for line in read(files[0]).splitlines() if (match := _PROPERTY.fullmatch(line))] if files else []
-    found += [value.strip() for key, _, value in (each.partition("=") for each in overrides) if key.strip() == _KEY]
+    line_of_key = re.compile(rf"\s*{re.escape(key)}\s*[=:\s]\s*(.*?)\s*")
+    found = (
+        [match[1] for line in read(files[0]).splitlines() if (match := line_of_key.fullmatch(line))] if files else []
+    )
+    found += [value.strip() for name, _, value in (each.partition("=") for each in overrides) if name.strip() == key]
     return found[-1] if found and found[-1] else None
 
 
-def check(listeners, path):
+def monitoring_listener(arguments, read):
+    """Return the value of ``metrics.listeners`` of a server, or None; ``read(path)`` returns the text of its file."""
+    return setting(_KEY, arguments, read)
+
+
+def certificate(arguments, read):
+    """Return the path of the server's private key and certificates in PEM, or None if it has none that can be read."""
+    path = next(filter(None, (setting(key, arguments, read) for key in _KEYSTORES)), None)
+    try:
+        text = read(path) if path else ""
+    except (OSError, ValueError):
+        return None
+    return path if "-----BEGIN PRIVATE KEY-----" in text else None
+
+
+def check(listeners, path, keystore=None):
     """Return the status line of the answer to ``GET path`` at the first of the listeners.
 
     Raises:
         ValueError: The listener is no address.
-        OSError: The server does not answer.
+        OSError: The server does not answer, or not with 200.
     """
     match = _LISTENER.fullmatch(listeners.partition(",")[0].strip())
     if match is None:
         raise ValueError(f"cannot read the address {listeners!r} in {_KEY}")
     scheme, host, port = match[1].upper(), match[2] or match[3], int(match[4])
-    with socket.create_connection((_ANY.get(host, host), port), _TIMEOUT_S) as connection:
-        if scheme == "HTTPS":
+    timeout_s = _TIMEOUT_S + int((_WAIT.search(path) or [0, 0])[1])
+    with socket.create_connection((_ANY.get(host, host), port), timeout_s) as connection:
+        if scheme == "HTTP":
+            answer = _answer(connection, path)
+        elif keystore is None:
             return "accepts connections"
-        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        connection.sendall(request.encode())
-        answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
+        else:
+            with _encrypted(connection, keystore) as encrypted:
+                answer = _answer(encrypted, path)
     head, _, body = answer.partition("\r\n\r\n")
     status = head.partition(" ")[2].partition("\r\n")[0]
     if not status.startswith("200 "):
         raise OSError(f"{path} answers {status}: {body.strip()}")
     return status
+
+
+def _encrypted(connection, keystore):
+    """Begin TLS with the server's own certificate. The server is in the same container and needs no verification."""
+    # The import is local because most servers have no TLS here, and it takes the most of a check.
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(keystore)
+    return context.wrap_socket(connection)
+
+
+def _answer(connection, path):
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    connection.sendall(request.encode())
+    return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
 
 
 def _processes():
@@ -80,12 +122,17 @@ def _processes():
             continue
 
 
+def _read(file):
+    return Path(file).read_text()
+
+
 def main(path="/livez"):
     """Print the health and return the exit code: 0 for healthy, 1 for unhealthy."""
     try:
         arguments = server_arguments(_processes())
-        listeners = monitoring_listener(arguments, lambda file: Path(file).read_text()) if arguments else None
-        print(check(listeners, path) if listeners else f"no server with {_KEY}: not checked")
+        listeners = monitoring_listener(arguments, _read) if arguments else None
+        answer = check(listeners, path, certificate(arguments, _read)) if listeners else None
+        print(answer or f"no server with {_KEY}: not checked")
     except (OSError, ValueError) as error:
         print(error)
         return 1

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubernetes_cluster import SMALL, KubernetesCluster, kustomization
-from kubernetes_writer import PARTITIONS, Writer, Written
+from kubernetes_cluster import SMALL, TOGETHER, KubernetesCluster, kustomization
+from kubernetes_writer import PARTITIONS, Writer
 
 pytestmark = pytest.mark.compat
 
-LONGEST_WRITE_S = float(os.environ.get("TIDELOG_LONGEST_WRITE_S", "0.5"))
-"""The bound of a write during a planned restart, on machines that have cores to spare."""
 NODES = "app.kubernetes.io/component=node"
-# The Kubernetes may have a single machine.
-TOGETHER = {
-    "target": {"kind": "StatefulSet", "name": "tidelog-node"},
-    "patch": json.dumps([{"op": "remove", "path": "/spec/template/spec/affinity"}]),
-}
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +37,6 @@ def writer(cluster: KubernetesCluster) -> Writer:
     return created
 
 
-def check(writer: Writer, written: Written, before: list[int]) -> None:
-    """Hold the topic to the acknowledgements: what was there before, then each record once, in the order of writes."""
-    found = writer.read()
-    stored: set[int] = set()
-    for partition in range(PARTITIONS):
-        old, new = ([n for n in numbers if n % PARTITIONS == partition] for numbers in (before, found))
-        assert new[: len(old)] == old, f"partition {partition} has other records than before"
-        added = new[len(old) :]
-        assert added == sorted(set(added)), f"partition {partition} has records twice or out of order"
-        stored.update(added)
-    lost = set(written.acknowledged) - stored
-    assert not lost, f"{len(lost)} acknowledged records are lost"
-
-
 @pytest.mark.parametrize("statefulset", ["tidelog-node", "tidelog-quorum"])
 def test_rolling_restart_keeps_no_write_waiting(cluster: KubernetesCluster, writer: Writer, statefulset: str) -> None:
     before = writer.read()
@@ -67,10 +44,7 @@ def test_rolling_restart_keeps_no_write_waiting(cluster: KubernetesCluster, writ
         cluster.kubectl("rollout", "restart", f"statefulset/{statefulset}")
         cluster.wait_rolled_out(statefulset)
         written = writer.stop()
-    print(f"\n{statefulset}: {len(written.acknowledged)} writes, the longest {written.longest_s:.3f} s")
-    assert written.failures == []
-    check(writer, written, before)
-    assert written.longest_s <= LONGEST_WRITE_S
+    writer.check_planned(f"rolling restart of {statefulset}", written, before)
 
 
 @pytest.mark.parametrize("pod", ["tidelog-node-102", "tidelog-quorum-2"])
@@ -80,8 +54,7 @@ def test_killed_pod_comes_back_and_nothing_is_lost(cluster: KubernetesCluster, w
         cluster.kill([pod])
         cluster.wait_rolled_out(pod.rpartition("-")[0])
         written = writer.stop()
-    assert written.failures == []
-    check(writer, written, before)
+    writer.check(written, before)
 
 
 def test_node_whose_volume_is_gone_catches_up_under_its_id(cluster: KubernetesCluster, writer: Writer) -> None:
@@ -92,6 +65,5 @@ def test_node_whose_volume_is_gone_catches_up_under_its_id(cluster: KubernetesCl
         cluster.wait_for(lambda: "tidelog-node-103" in cluster.running(NODES), "the pod of node 103")
         cluster.wait_rolled_out("tidelog-node")
         written = writer.stop()
-    assert written.failures == []
-    check(writer, written, before)
+    writer.check(written, before)
     assert writer.in_sync() == [3] * PARTITIONS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -12,11 +13,17 @@ from pathlib import Path
 from typing import Any
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "k8s"
-IMAGE = "tidelog:0.1.0"
+IMAGE = os.environ.get("TIDELOG_IMAGE", "tidelog:0.1.0")
+"""The image of the clusters, which the machines of the Kubernetes have."""
 DRIVERS = "app.kubernetes.io/component=driver"
 DEADLINE_S = 900
 SMALL = {"path": "k8s/overlays/dev/small.yaml", "target": {"kind": "StatefulSet"}}
 """The patch of a kustomization for small pods and volumes."""
+TOGETHER = {
+    "target": {"kind": "StatefulSet", "name": "tidelog-node"},
+    "patch": json.dumps([{"op": "remove", "path": "/spec/template/spec/affinity"}]),
+}
+"""The patch that lets storage nodes share a machine, since the Kubernetes may have a single one."""
 PARTITIONS = 4
 _SERVER = "tidelog-node-101"
 _CLIENT = (
@@ -112,6 +119,11 @@ class KubernetesCluster:
         command = ["kubectl", "--namespace", self.namespace, *self._execution(program, arguments)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
+    def command(self, *arguments: str) -> str:
+        """Run ``tidelog`` in the client's pod, and return its output."""
+        servers = f"TIDELOG_BOOTSTRAP_SERVERS={self.settings['bootstrap.servers']}"
+        return self.kubectl("exec", self.client, "--", "env", servers, "tidelog", *arguments)
+
     def produce(self, count: int) -> None:
         """Append the next numbers to ``orders``."""
         self.run(_PRODUCE, str(self.written), str(self.written + count))
@@ -135,6 +147,24 @@ class KubernetesCluster:
     def phases(self, label: str) -> set[str]:
         """Return the phases of the pods with a label."""
         return {pod["status"]["phase"] for pod in self._pods(label)}
+
+    def evict(self, pod: str) -> str:
+        """Ask Kubernetes to evict a pod, as ``kubectl drain`` does, and return the reason if it refuses."""
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        done = subprocess.run(
+            ["kubectl", "create", "--raw", path, "-f", "-"],
+            input=json.dumps(eviction),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        return done.stderr if done.returncode else ""
+
+    def uid(self, pod: str) -> str:
+        """Return the identity of a pod, "" without a pod of this name."""
+        return self.kubectl("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
 
     def kill(self, pods: Iterable[str]) -> None:
         """Delete pods at once."""
@@ -161,6 +191,17 @@ def kustomization(folder: Path, base: str, **fields: object) -> Path:
     """Return the folder with a kustomization that changes a copy of a base, as kubectl reads no absolute paths."""
     manifests = folder / "k8s"
     shutil.copytree(MANIFESTS, manifests, dirs_exist_ok=True)
-    text = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [f"k8s/{base}"]}
+    text = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [f"k8s/{base}"],
+        "images": [image(IMAGE)],
+    }
     (folder / "kustomization.yaml").write_text(json.dumps(text | fields))
     return folder
+
+
+def image(name_and_tag: str) -> dict[str, str]:
+    """Return the field of a kustomization that replaces the image of the cluster."""
+    name, _, tag = name_and_tag.rpartition(":")
+    return {"name": "tidelog", "newName": name, "newTag": tag}

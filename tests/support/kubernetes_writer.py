@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from types import TracebackType
@@ -10,6 +11,8 @@ from types import TracebackType
 from kubernetes_cluster import DEADLINE_S, KubernetesCluster
 
 TOPIC = "written"
+LONGEST_WRITE_S = float(os.environ.get("TIDELOG_LONGEST_WRITE_S", "0.5"))
+"""The bound of a write during a planned change, on machines that have cores to spare."""
 PARTITIONS = 6
 _STOP = "/tmp/stop"
 _CREATE = f"""
@@ -52,10 +55,10 @@ with Consumer({{**servers, "enable.partition.eof": True}}) as consumer:
             found.append(int(message.value()))
 print(json.dumps(found))
 """
-_IN_SYNC = f"""
+_PLACEMENT = f"""
 with AdminClient(servers) as admin:
     partitions = admin.list_topics("{TOPIC}", timeout=120).topics["{TOPIC}"].partitions
-print(json.dumps([len(partitions[p].isrs) for p in range({PARTITIONS})]))
+print(json.dumps([[partitions[p].replicas, partitions[p].isrs] for p in range({PARTITIONS})]))
 """
 
 
@@ -105,7 +108,35 @@ class Writer:
         numbers: list[int] = json.loads(self._cluster.run(_READ))
         return numbers
 
+    def check(self, written: Written, before: list[int]) -> None:
+        """Require what was there before, then each acknowledged record once, in the order of writes."""
+        assert written.failures == []
+        found = self.read()
+        stored: set[int] = set()
+        for partition in range(PARTITIONS):
+            old, new = ([n for n in numbers if n % PARTITIONS == partition] for numbers in (before, found))
+            assert new[: len(old)] == old, f"partition {partition} has other records than before"
+            added = new[len(old) :]
+            assert added == sorted(set(added)), f"partition {partition} has records twice or out of order"
+            stored.update(added)
+        lost = set(written.acknowledged) - stored
+        assert not lost, f"{len(lost)} acknowledged records are lost"
+
+    def check_planned(self, change: str, written: Written, before: list[int]) -> None:
+        """Check the topic after a planned change, which keeps no write waiting, and print the longest write."""
+        load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+        print(f"\n{change}: {len(written.acknowledged)} writes, the longest {written.longest_s:.3f} s (load {load})")
+        self.check(written, before)
+        assert written.longest_s <= LONGEST_WRITE_S, f"{change}: a write waited for {written.longest_s:.3f} s"
+
     def in_sync(self) -> list[int]:
         """Return the number of replicas in sync of each partition."""
-        counts: list[int] = json.loads(self._cluster.run(_IN_SYNC))
-        return counts
+        return [len(isr) for _, isr in self._placement()]
+
+    def hosts(self) -> set[int]:
+        """Return the nodes that have replicas."""
+        return {node for replicas, _ in self._placement() for node in replicas}
+
+    def _placement(self) -> list[tuple[list[int], list[int]]]:
+        placement: list[tuple[list[int], list[int]]] = json.loads(self._cluster.run(_PLACEMENT))
+        return placement

@@ -119,6 +119,18 @@ class NodeConfig(
     auto_create_topics_enable: bool = setting(
         True, "Whether a missing topic is created when a client requests it and permits that."
     )
+    num_partitions: int | None = int_setting(
+        None,
+        "The number of partitions of topics that this node creates automatically. By default, and for -1 in a request "
+        "to create a topic, num.partitions of the controllers applies.",
+        at_least(1),
+    )
+    default_replication_factor: int | None = int_setting(
+        None,
+        "The number of replicas of topics that this node creates automatically. By default, and for -1 in a request "
+        "to create a topic, default.replication.factor of the controllers applies.",
+        at_least(1),
+    )
     broker_heartbeat_interval_ms: int = int_setting(
         2_000, "The interval between heartbeats to the controller, in milliseconds.", at_least(1)
     )

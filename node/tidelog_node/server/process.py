@@ -241,7 +241,10 @@ class Node:
         self._connection = LivenessConnection(self._broker_id, self._controller)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
         self._topic_creation = TopicCreation(
-            self._controller, [config.offsets_topic.creatable(), config.transaction_topic.creatable()]
+            self._controller,
+            [config.offsets_topic.creatable(), config.transaction_topic.creatable()],
+            config.num_partitions,
+            config.default_replication_factor,
         )
         self._cleaner = CleanerJob(config, self._clean_logs)
         between_nodes = ChannelSecurity(to_nodes, self._sasl.login)

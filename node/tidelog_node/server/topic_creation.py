@@ -1,10 +1,11 @@
 """The creation of topics that clients request (``auto.create.topics.enable``). Clients retry until a topic exists.
 
-The controller chooses the numbers of partitions and replicas, except for internal topics, which this node's own
-settings define (Kafka's AutoTopicCreationManager). Names that arrive during a request go into the next one, each once.
-A request that is too large is split, since the topics together may have more partitions than the controller creates at
-once. The quota of mutations of the client that first requests a topic counts its partitions. Topics that exceed it are
-not created until the client requests them again and its quota permits. Topics that nodes need have no client.
+This node's own settings define internal topics, and the numbers of partitions and replicas of others (Kafka's
+AutoTopicCreationManager). The controller chooses the numbers that the node does not set. Names that arrive during a
+request go into the next one, each once. A request that is too large is split, since the topics together may have more
+partitions than the controller creates at once. The quota of mutations of the client that first requests a topic counts
+its partitions. Topics that exceed it are not created until the client requests them again and its quota permits.
+Topics that nodes need have no client.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tidelog_node.handlers import AdminController
 
 logger = logging.getLogger(__name__)
 
+_DEFAULT = -1
+"""The number of partitions or replicas that the controller chooses."""
 _TIMEOUT_S = 10.0
 _MAX_WAITING = 1_000
 """The maximum number of waiting names. Clients retry further ones."""
@@ -30,11 +33,20 @@ _MAX_WAITING = 1_000
 class TopicCreation:
     """Creates the requested topics in the background task :meth:`run`.
 
-    ``internal`` topics are created with the settings given here.
+    ``internal`` topics are created with the settings given here, others with ``num_partitions`` partitions that have
+    ``replication_factor`` replicas; None is the controller's default.
     """
 
-    def __init__(self, controller: AdminController, internal: Iterable[CreatableTopic] = ()) -> None:
+    def __init__(
+        self,
+        controller: AdminController,
+        internal: Iterable[CreatableTopic] = (),
+        num_partitions: int | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
         self._controller = controller
+        self._num_partitions = _DEFAULT if num_partitions is None else num_partitions
+        self._replication_factor = _DEFAULT if replication_factor is None else replication_factor
         self._internal = {topic.name: topic for topic in internal}
         self._waiting: dict[str, QuotaClient | None] = {}
         self._under_way: dict[str, QuotaClient | None] = {}
@@ -85,7 +97,8 @@ class TopicCreation:
 
     async def _create(self, names: list[str], client: QuotaClient | None) -> None:
         topics = [
-            self._internal.get(name) or CreatableTopic(name, num_partitions=-1, replication_factor=-1) for name in names
+            self._internal.get(name) or CreatableTopic(name, self._num_partitions, self._replication_factor)
+            for name in names
         ]
         request = CreateTopicsRequest(
             topics=tuple(topics),

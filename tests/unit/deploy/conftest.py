@@ -26,7 +26,11 @@ REPOSITORY = Path(__file__).parents[3]
 KUSTOMIZATIONS = REPOSITORY / "deploy" / "k8s"
 _STOP_S = 30
 """The least time for a controlled shutdown."""
-_KNOWN_FIELDS = {"apiVersion", "kind", "resources", "configMapGenerator", "replicas", "patches"}
+_KNOWN_FIELDS = {"apiVersion", "kind", "namespace", "resources", "configMapGenerator", "replicas", "patches"}
+_NO_SCHEMA = {"cert-manager.io/v1", "monitoring.coreos.com/v1"}
+"""The resources of operators, whose schemas are not among those of Kubernetes."""
+_POD_NAME = "statefulset.kubernetes.io/pod-name"
+_MACHINE_IP = "192.0.2.7"
 _HASH = "-0123456789"
 
 
@@ -57,9 +61,9 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
-def render() -> Callable[[str], list[Manifest]]:
-    """Give the manifests of a kustomization below deploy/k8s."""
-    return lambda name: _rendered(KUSTOMIZATIONS / name)
+def render() -> Callable[..., list[Manifest]]:
+    """Give the manifests of a kustomization below deploy/k8s, with components, which change and add manifests."""
+    return lambda name, *components: _rendered(KUSTOMIZATIONS / name, [KUSTOMIZATIONS / c for c in components])
 
 
 @pytest.fixture(scope="session")
@@ -74,8 +78,10 @@ def pods() -> Callable[..., list[Pod]]:
     return _pods
 
 
-def _rendered(folder: Path) -> list[Manifest]:
-    manifests = _generated(folder)
+def _rendered(folder: Path, components: list[Path]) -> list[Manifest]:
+    manifests = _generated(folder, [])
+    for component in components:
+        manifests = _generated(component, manifests)
     for manifest in manifests:
         if manifest["kind"] in ("StatefulSet", "Deployment"):
             for volume in manifest["spec"]["template"]["spec"]["volumes"]:
@@ -86,27 +92,32 @@ def _rendered(folder: Path) -> list[Manifest]:
     return manifests
 
 
-def _generated(folder: Path) -> list[Manifest]:
+def _generated(folder: Path, former: list[Manifest]) -> list[Manifest]:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     if unknown := kustomization.keys() - _KNOWN_FIELDS:
         raise AssertionError(f"{folder}: the renderer of the tests does not know {sorted(unknown)}")
-    manifests: list[Manifest] = []
-    for name in kustomization["resources"]:
+    manifests = list(former)
+    for name in kustomization.get("resources", []):
         path = folder / name
-        manifests += _generated(path) if path.is_dir() else _read(path)
+        manifests += _generated(path, []) if path.is_dir() else _read(path)
     for entry in kustomization.get("configMapGenerator", []):
         made, behavior = _config_map(folder, entry), entry.get("behavior")
         if behavior is not None:
-            former = _one(manifests, "ConfigMap", entry["name"])
-            manifests.remove(former)
+            replaced = _one(manifests, "ConfigMap", entry["name"])
+            manifests.remove(replaced)
             if behavior == "merge":
-                made["data"] = former["data"] | made["data"]
+                made["data"] = replaced["data"] | made["data"]
         manifests.append(made)
     for entry in kustomization.get("replicas", []):
         _one(manifests, "StatefulSet", entry["name"])["spec"]["replicas"] = entry["count"]
     for entry in kustomization.get("patches", []):
         for manifest in (m for m in manifests if _is_target(m, entry["target"])):
             _patch(manifest, yaml.safe_load((folder / entry["path"]).read_text()))
+    if (namespace := kustomization.get("namespace")) is not None:
+        for manifest in manifests:
+            manifest["metadata"]["namespace"] = namespace
+            for subject in manifest.get("subjects", []):
+                subject["namespace"] = namespace
     return manifests
 
 
@@ -168,6 +179,7 @@ def _pods(manifests: list[Manifest], name: str, zone: str = "") -> list[Pod]:
         fields = {
             "metadata.name": f"{name}-{ordinal}",
             "metadata.namespace": "production",
+            "status.hostIP": _MACHINE_IP,
             "metadata.labels['apps.kubernetes.io/pod-index']": str(ordinal),
             "metadata.labels['topology.kubernetes.io/zone']": zone,
         }
@@ -206,8 +218,7 @@ def _schema_problems(manifests: list[Manifest]) -> Iterator[str]:
     for name in sorted({n for n in names if names.count(n) > 1}):
         yield f"{name}: declared twice"
     for manifest in manifests:
-        # The schemas of cert-manager's resources are not among those of Kubernetes.
-        if manifest["apiVersion"] == "cert-manager.io/v1":
+        if manifest["apiVersion"] in _NO_SCHEMA:
             continue
         if (problem := _schema_problem(json.dumps(manifest))) is not None:
             yield f"{_title(manifest)}: {problem}"
@@ -241,7 +252,17 @@ def _selector_problems(manifest: Manifest, sets: list[Manifest]) -> Iterator[str
 
 
 def _selected(selector: dict[str, str], sets: list[Manifest]) -> list[Manifest]:
-    return [s for s in sets if selector.items() <= s["spec"]["template"]["metadata"]["labels"].items()]
+    return [s for s in sets if _selects(selector, s)]
+
+
+def _selects(selector: dict[str, str], owner: Manifest) -> bool:
+    """The controller of a StatefulSet adds the name of each pod to the labels of the template."""
+    labels, spec = dict(owner["spec"]["template"]["metadata"]["labels"]), owner["spec"]
+    if owner["kind"] == "StatefulSet" and (pod := selector.get(_POD_NAME)) is not None:
+        start = spec.get("ordinals", {}).get("start", 0)
+        if pod in {f"{owner['metadata']['name']}-{n}" for n in range(start, start + spec["replicas"])}:
+            labels[_POD_NAME] = pod
+    return selector.items() <= labels.items()
 
 
 def _service_problems(service: Manifest, sets: list[Manifest]) -> Iterator[str]:
@@ -305,11 +326,11 @@ def _container_problems(stateful_set: Manifest) -> Iterator[str]:
 
 def _hook_problems(title: str, pod: dict[str, Any], container: dict[str, Any]) -> Iterator[str]:
     """A preStop hook asks whether the process may stop, and leaves time for the stop itself."""
-    hook = container.get("lifecycle", {}).get("preStop", {}).get("httpGet")
-    if hook is None:
-        return
-    wait = re.fullmatch(r"/safe-to-stop\?wait=(\d+)&unreplicated=ignore", hook["path"])
-    if wait is None or hook["port"] not in {port["name"] for port in container["ports"]}:
+    hook = container.get("lifecycle", {}).get("preStop", {})
+    request, command = hook.get("httpGet", {}), hook.get("exec", {}).get("command", [])
+    path = request.get("path", "") or " ".join(command).removeprefix("tidelog-healthcheck ")
+    wait = re.fullmatch(r"/safe-to-stop\?wait=(\d+)&unreplicated=ignore", path)
+    if wait is None or (request and request["port"] not in {port["name"] for port in container["ports"]}):
         yield f"{title}: preStop does not ask whether the process may stop"
     elif int(wait[1]) + _STOP_S > pod["terminationGracePeriodSeconds"]:
         yield f"{title}: preStop leaves less than {_STOP_S} s of terminationGracePeriodSeconds for the stop"
@@ -364,8 +385,10 @@ def _setting_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Iter
         for listener, address in bound.items():
             if int(address.rpartition(":")[2]) not in ports:
                 yield f"{title}: {pod.name} listens at {listener}://{address}, which is no port of the container"
-        yield from _advertised_problems(title, pod, bound)
-        if settings["controller.quorum.voters"].split(",") != voters:
+        yield from _advertised_problems(title, pod, bound, _node_ports(pod, stateful_set, manifests))
+        # Controllers that are added later begin without a vote, and ask the first ones.
+        first = len(bootstrap) if (bootstrap := _bootstrap_servers(manifests)) else len(voters)
+        if settings["controller.quorum.voters"].split(",") != voters[:first]:
             yield f"{title}: {pod.name} has the voters {settings['controller.quorum.voters']}, the pods are {voters}"
         for directory in settings.get("log.dirs", settings.get("metadata.log.dir", "")).split(","):
             # A new ext4 volume has lost+found at its top, so data must live one level below.
@@ -391,12 +414,29 @@ def _certificate_problems(stateful_set: Manifest, manifests: list[Manifest]) -> 
                     yield f"{_title(certificate)}: has no name for {host}"
 
 
-def _advertised_problems(title: str, pod: Pod, bound: dict[str, str]) -> Iterator[str]:
-    """Every listener of a storage node is advertised, by the pod's own name and with the port that it listens at."""
+def _bootstrap_servers(manifests: list[Manifest]) -> list[str]:
+    first = _pods(manifests, "tidelog-quorum")[0]
+    return [s for s in first.settings.get("controller.quorum.bootstrap.servers", "").split(",") if s]
+
+
+def _node_ports(pod: Pod, stateful_set: Manifest, manifests: list[Manifest]) -> dict[str, str]:
+    """Return the ports at which a pod listens, by the addresses of its machine that lead there and to no other pod."""
+    ports = _container_ports(stateful_set)
+    return {
+        f"{_MACHINE_IP}:{port['nodePort']}": str(ports[port["targetPort"]])
+        for service in manifests
+        if service["kind"] == "Service" and service["spec"]["selector"].get(_POD_NAME) == pod.name
+        for port in service["spec"]["ports"]
+    }
+
+
+def _advertised_problems(title: str, pod: Pod, bound: dict[str, str], node_ports: dict[str, str]) -> Iterator[str]:
+    """Every listener of a storage node is advertised, by the name of the pod or its machine, and leads to it."""
     advertised = _by_listener(pod.settings.get("advertised.listeners", ""))
     for listener, address in advertised.items():
         host, _, port = address.rpartition(":")
-        if not host.startswith(f"{pod.name}.") or port != bound.get(listener, "").rpartition(":")[2]:
+        target = port if host.startswith(f"{pod.name}.") else node_ports.get(address)
+        if target != bound.get(listener, "").rpartition(":")[2]:
             yield f"{title}: {pod.name} advertises {listener}://{address}, where it does not listen"
     if advertised.keys() != bound.keys() and "log.dirs" in pod.settings:
         yield f"{title}: {pod.name} advertises {sorted(advertised)} of its listeners {sorted(bound)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from certificates import Authority
 
 PROPERTIES = "node.id=1\n# metrics.listeners=HTTP://commented:1\n metrics.listeners = HTTP://0.0.0.0:9404 \n"
 
@@ -27,7 +29,7 @@ def healthcheck(repository: Path) -> ModuleType:
 
 
 @contextmanager
-def served(status: int, text: str) -> Iterator[tuple[int, list[str]]]:
+def served(status: int, text: str, tls: ssl.SSLContext | None = None) -> Iterator[tuple[int, list[str]]]:
     """A server with one answer; its port, and the paths that it was asked for."""
     paths: list[str] = []
 
@@ -42,6 +44,8 @@ def served(status: int, text: str) -> Iterator[tuple[int, list[str]]]:
             """Stay silent."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -91,7 +95,28 @@ def test_other_answer_is_unhealthy_with_its_reason(healthcheck: ModuleType) -> N
         healthcheck.check(f"HTTP://127.0.0.1:{port}", "/livez")
 
 
-def test_https_is_healthy_when_it_accepts_connections(healthcheck: ModuleType) -> None:
+def test_https_is_asked_with_the_certificate_of_the_server(healthcheck: ModuleType, tmp_path: Path) -> None:
+    authority = Authority()
+    store = authority.issue("tidelog-node").write_pem(tmp_path / "node.pem")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.write_pem(tmp_path / "ca.pem"))
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_cert_chain(store)
+    properties = f"ssl.keystore.location={store}\n"
+    found = healthcheck.certificate(["f"], lambda path: properties if path == "f" else Path(path).read_text())
+    assert found == str(store)
+    with served(200, "ok", tls) as (port, paths):
+        assert healthcheck.check(f"HTTPS://0.0.0.0:{port}", "/safe-to-stop?wait=1", found) == "200 OK"
+    assert paths == ["/safe-to-stop?wait=1"]
+    with served(503, "last_in_sync_replica", tls) as (port, _), pytest.raises(OSError, match=r"last_in_sync_replica$"):
+        healthcheck.check(f"HTTPS://0.0.0.0:{port}", "/safe-to-stop", found)
+
+
+@pytest.mark.parametrize("text", ["", "ssl.keystore.location=/missing", "ssl.keystore.location=${env:STORE}"])
+def test_certificate_that_cannot_be_read_is_none(healthcheck: ModuleType, text: str) -> None:
+    assert healthcheck.certificate(["f"], lambda path: text if path == "f" else Path(path).read_text()) is None
+
+
+def test_https_is_healthy_when_it_accepts_connections_without_a_certificate(healthcheck: ModuleType) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert healthcheck.check(f"HTTPS://127.0.0.1:{port}", "/livez") == "accepts connections"

@@ -61,7 +61,12 @@ def test_context_is_the_sources_and_nothing_else(context: set[str]) -> None:
         "quorum",
     }
     deployed = {path for path in context if path.startswith("deploy")}
-    assert deployed == {"deploy/constraints.txt", "deploy/docker/healthcheck.py", "deploy/spark/entrypoint.sh"}
+    assert deployed == {
+        "deploy/constraints.txt",
+        "deploy/docker/healthcheck.py",
+        "deploy/docker/rack.py",
+        "deploy/spark/entrypoint.sh",
+    }
     assert not [path for path in context if "__pycache__" in path or path.endswith((".so", ".pyc"))]
 
 

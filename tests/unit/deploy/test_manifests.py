@@ -16,8 +16,22 @@ import yaml
 
 from tidelog_foundation.config.endpoints import DEFAULT_PROTOCOL_MAP, has_sasl, has_tls, parse_protocol_map
 
-CLUSTERS = ("base", "overlays/dev", "overlays/secured", "overlays/cert-manager")
-KUSTOMIZATIONS = (*CLUSTERS, "spark", "overlays/spark-secured")
+CLUSTERS = (
+    "base",
+    "overlays/dev",
+    "overlays/external",
+    "overlays/secured",
+    "overlays/cert-manager",
+)
+KUSTOMIZATIONS = (*CLUSTERS, "spark", "chaos", "overlays/spark-secured")
+COMPONENTS = (
+    "components/five-controllers",
+    "components/network-policies",
+    "components/pod-monitor",
+    "components/priority",
+    "components/rack",
+    "components/service-monitor",
+)
 Manifests = list[dict[str, Any]]
 
 
@@ -34,7 +48,31 @@ def test_manifests_have_no_problems(kustomization: str, render: Any, problems: A
 def test_kustomizations_are_all_tested(repository: Path) -> None:
     folder = repository / "deploy" / "k8s"
     found = {str(path.parent.relative_to(folder)) for path in folder.rglob("kustomization.yaml")}
-    assert found == set(KUSTOMIZATIONS)
+    assert found == {*KUSTOMIZATIONS, *COMPONENTS}
+
+
+@pytest.mark.parametrize("cluster", ["base", "overlays/external", "overlays/secured"])
+def test_components_fit_a_cluster_alone_and_together(cluster: str, render: Any, problems: Any) -> None:
+    # The controllers of the secured cluster have another listener, and certificates for three.
+    fitting = [c for c in COMPONENTS if (cluster, c) != ("overlays/secured", "components/five-controllers")]
+    for component in fitting:
+        assert problems(render(cluster, component)) == []
+    assert problems(render(cluster, *fitting)) == []
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_renderer_agrees_with_kustomize_about_a_component(
+    component: str, render: Any, repository: Path, tmp_path: Path
+) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed")
+    shutil.copytree(repository / "deploy" / "k8s", tmp_path / "k8s")
+    text = {"resources": ["k8s/base"], "components": [f"k8s/{component}"]}
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(text))
+    command = [kubectl, "kustomize", str(tmp_path)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert _without_hashes(yaml.safe_load_all(output)) == _without_hashes(render("base", component))
 
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
@@ -169,6 +207,10 @@ def _keep_data_at_the_top_of_the_volume(manifests: Manifests) -> None:
     data["server.properties"] = data["server.properties"].replace("/var/lib/tidelog/logs", "/var/lib/tidelog")
 
 
+def _ask_another_program_before_the_stop(manifests: Manifests) -> None:
+    _container(manifests)["lifecycle"]["preStop"] = {"exec": {"command": ["tidelog-healthcheck", "/readyz"]}}
+
+
 def _run_as_root(manifests: Manifests) -> None:
     pod = _manifest(manifests, "StatefulSet", "tidelog-node")["spec"]["template"]["spec"]
     del pod["securityContext"]["runAsNonRoot"]
@@ -188,6 +230,7 @@ def _run_as_root(manifests: Manifests) -> None:
         (_probe_another_port, "StatefulSet/tidelog-node: readinessProbe does not ask the listener"),
         (_restart_what_is_not_ready, "StatefulSet/tidelog-node: livenessProbe restarts a process that is not ready"),
         (_ask_another_path_before_the_stop, "StatefulSet/tidelog-node: preStop does not ask whether"),
+        (_ask_another_program_before_the_stop, "StatefulSet/tidelog-node: preStop does not ask whether"),
         (_wait_too_long_before_the_stop, "StatefulSet/tidelog-node: preStop leaves less than 30 s"),
         (_mount_another_volume, "StatefulSet/tidelog-node: mounts logs, which is no volume"),
         (_mount_another_volume, "StatefulSet/tidelog-node: never mounts data"),
@@ -213,6 +256,23 @@ def test_checker_names_the_problem_of_a_broken_manifest(
 ) -> None:
     manifests = render("base")
     break_it(manifests)
+    assert any(expected in problem for problem in problems(manifests)), problems(manifests)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("selector/statefulset.kubernetes.io~1pod-name", "tidelog-node-101"), ("ports/0/nodePort", 31101)],
+)
+def test_checker_names_a_service_that_leads_outside_clients_to_another_node(
+    path: str, value: object, render: Any, problems: Any
+) -> None:
+    manifests = render("overlays/external")
+    *parents, last = (int(part) if part.isdigit() else part.replace("~1", "/") for part in path.split("/"))
+    place = _manifest(manifests, "Service", "tidelog-node-102-external")["spec"]
+    for part in parents:
+        place = place[part]
+    place[last] = value
+    expected = "tidelog-node-102 advertises GRPC_EXTERNAL://192.0.2.7:31102, where it does not listen"
     assert any(expected in problem for problem in problems(manifests)), problems(manifests)
 
 

@@ -16,7 +16,7 @@ from tidelog_quorum.server.config import QuorumConfig
 
 CASES = [
     (kustomization, name, config)
-    for kustomization in ("base", "overlays/dev", "overlays/secured")
+    for kustomization in ("base", "overlays/dev", "overlays/external", "overlays/secured")
     for name, config in (("tidelog-quorum", QuorumConfig), ("tidelog-node", NodeConfig))
 ]
 
@@ -35,6 +35,16 @@ def test_process_accepts_the_settings_of_its_pods(
 ) -> None:
     found = pods(render(kustomization), name)
     assert [_load(pod, tmp_path, config).node_id for pod in found] == [pod.ordinal for pod in found]
+
+
+def test_controllers_of_the_component_have_addresses_that_the_others_reach(
+    render: Any, pods: Any, tmp_path: Path
+) -> None:
+    found = pods(render("base", "components/five-controllers"), "tidelog-quorum")
+    configs = [_load(pod, tmp_path, QuorumConfig) for pod in found]
+    assert [config.advertised_listeners for config in configs] == [
+        f"GRPC://tidelog-quorum-{n}.tidelog-quorum:9093" for n in range(1, 6)
+    ]
 
 
 def test_process_refuses_a_setting_that_it_does_not_know(render: Any, pods: Any, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import logging
 
+import pytest
 from request_values import code_of
 
 from tidelog_foundation.errors import ErrorCode, error_for
@@ -225,3 +226,30 @@ def test_reason_why_an_internal_topic_cannot_be_created_is_kept_and_logged_once(
 
     asyncio.run(run())
     assert [r.levelno for r in caplog.records].count(logging.WARNING) == 1
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "expected"), [(None, None, (-1, -1)), (6, None, (6, -1)), (6, 3, (6, 3))]
+)
+def test_topic_has_the_numbers_that_the_node_sets(partitions, replicas, expected):
+    class Controller:
+        requests = ()
+
+        async def ask(self, request, timeout_s):
+            self.requests = request.topics
+            return CreateTopicsResponse(tuple(CreatableTopicResult(t.name, error=None) for t in request.topics))
+
+    async def run():
+        controller = Controller()
+        internal = CreatableTopic("__consumer_offsets", 50, 1)
+        creation = TopicCreation(controller, [internal], partitions, replicas)
+        task = asyncio.create_task(creation.run(), name="topic-creation")
+        creation.want(["a", "__consumer_offsets"])
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        other, topic = controller.requests
+        assert (other.num_partitions, other.replication_factor) == (50, 1)
+        assert (topic.name, topic.num_partitions, topic.replication_factor) == ("a", *expected)
+
+    asyncio.run(run())
