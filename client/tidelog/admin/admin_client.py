@@ -22,6 +22,7 @@ from tidelog.admin.scram import ScramAdmin
 from tidelog.admin.security import SecurityAdmin
 from tidelog.admin.topics import TopicAdmin
 from tidelog.admin.transactions import TransactionAdmin
+from tidelog.telemetry.instance_ids import InstanceIds
 from tidelog_foundation.transport import run_sync
 
 
@@ -45,7 +46,7 @@ class AdminOperations(
     """All operations that return futures, which callers can wait for or await. None of them blocks."""
 
 
-class AdminClient(AdminOperations):
+class AdminClient(AdminOperations, InstanceIds):
     """Administers a cluster. Thread-safe. Close it, or use it as a context manager.
 
     ::

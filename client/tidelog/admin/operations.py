@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tidelog.admin.quorum_calls import Quorum
-from tidelog.cluster import Connection, Coordinators, Lifetime
+from tidelog.cluster import ClusterClient, Connection, Coordinators, Lifetime
 from tidelog.cluster.attempts import Outcomes as Outcomes
 from tidelog.cluster.config import ClientConfig, read_settings, take_callbacks, take_logger
 from tidelog.monitor import Monitor
+from tidelog.telemetry.pusher import TelemetryPusher
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import INSECURE, OUTAGES, ErrorCode, KafkaError, TidelogError, error_for
-from tidelog_foundation.transport import network_loop
+from tidelog_foundation.transport import call_soon, network_loop
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +68,8 @@ class Operations:
         self._cluster.failures.on_insecure = self._errors.add
         self._coordinators = Coordinators(self._cluster)
         self._quorum = Quorum(self._cluster, (), self._config.client_id, self._cluster.security)
-        self._lifetime = Lifetime(self, "admin client", self._quorum.close)
+        self._telemetry = _telemetry(self._config, self._cluster)
+        self._lifetime = Lifetime(self, "admin client", functools.partial(_stop, self._telemetry, self._quorum))
 
     def _request_ms(self, timeout_s: float | None) -> float:
         timeout_ms = timeout_in_ms(timeout_s)
@@ -107,6 +110,20 @@ class Operations:
         # The caller may remove futures from the dictionary.
         asyncio.run_coroutine_threadsafe(_settle(dict(futures), ask, self._errors, self._log), network_loop())
         return futures
+
+
+def _telemetry(config: ClientConfig, cluster: ClusterClient) -> TelemetryPusher | None:
+    if not config.enable_metrics_push:
+        return None
+    telemetry = TelemetryPusher("admin.client", cluster)
+    call_soon(telemetry.start)
+    return telemetry
+
+
+async def _stop(telemetry: TelemetryPusher | None, quorum: Quorum) -> None:
+    if telemetry is not None:
+        await telemetry.stop()
+    await quorum.close()
 
 
 def timeout_in_ms(timeout_s: float | None) -> float | None:

@@ -6,6 +6,8 @@ from typing import Self
 
 from tidelog.admin.admin_client import AdminOperations
 from tidelog.admin.metadata import ClusterMetadata, GroupMetadata, cluster_id, group_metadata, list_topics
+from tidelog.telemetry.instance_ids import awaited_instance_id
+from tidelog.uuid import Uuid
 from tidelog_foundation.transport import run_on_network
 
 
@@ -43,6 +45,10 @@ class AdminClient(AdminOperations):
         """
         self._lifetime.check()
         self._cluster.replace_credentials(username, password)
+
+    async def client_instance_id(self, timeout: float) -> Uuid:  # noqa: ASYNC109
+        """Return the id under which a node exports the pushed metrics, as :class:`tidelog.AdminClient` does."""
+        return await awaited_instance_id(self._lifetime, self._telemetry, timeout)
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""

@@ -13,6 +13,8 @@ from tidelog.consumer.assigned import timeout_in_ms, times_of
 from tidelog.consumer.config import CALLBACKS
 from tidelog.consumer.partitions import key_of
 from tidelog.message import TopicPartition
+from tidelog.telemetry.instance_ids import awaited_instance_id
+from tidelog.uuid import Uuid
 from tidelog_foundation.transport import run_on_network
 
 T = TypeVar("T")
@@ -153,6 +155,10 @@ class AssignedConsumer:
         """
         self._consumer._check_open()
         self._consumer._cluster.replace_credentials(username, password)
+
+    async def client_instance_id(self, timeout: float) -> Uuid:  # noqa: ASYNC109
+        """Return the id under which a node exports the pushed metrics; see :class:`tidelog.Consumer`."""
+        return await awaited_instance_id(self._consumer._lifetime, self._consumer._telemetry, timeout)
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""

@@ -257,7 +257,12 @@ class Consumer(AssignedConsumer):
         left_s = None if deadline is None else deadline - self._loop.time()
         if left_s is not None and left_s <= 0:
             return False
-        return await self._wake_up.wait_until(lambda: queue.wait(0) or self._is_closing, left_s) and queue.wait(0)
+        idle = self._consumer._measures.idle
+        idle.begin(self._loop.time() * 1000)
+        try:
+            return await self._wake_up.wait_until(lambda: queue.wait(0) or self._is_closing, left_s) and queue.wait(0)
+        finally:
+            idle.end(self._loop.time() * 1000)
 
     def _row_gatherer(self, max_records: int) -> RowGatherer:
         from tidelog.consumer.arrow import RowGatherer

@@ -19,6 +19,8 @@ from tidelog.producer.core.transaction_operations import Operation
 from tidelog.producer.core.transaction_requests import PreparedTransaction
 from tidelog.producer.transactional import Start, group_member, offsets_of, operation_timeout_s, prepared_transaction
 from tidelog.producer.written import WrittenRows
+from tidelog.telemetry.instance_ids import awaited_instance_id
+from tidelog.uuid import Uuid
 from tidelog_foundation.errors import ConfigError, ErrorCode, KafkaError, KafkaException
 from tidelog_foundation.transport import run_on_network
 
@@ -240,6 +242,10 @@ class Producer:
         """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._producer._lifetime.check()
         return await run_on_network(cluster_id(self._producer._cluster, timeout))
+
+    async def client_instance_id(self, timeout: float) -> Uuid:  # noqa: ASYNC109
+        """Return the id under which a node exports the pushed metrics, as :class:`tidelog.Producer` does."""
+        return await awaited_instance_id(self._producer._lifetime, self._producer._telemetry, timeout)
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""

@@ -58,6 +58,8 @@ class ClusterClient:
         self._connections = Connections(client_id, channel_options, security)
         self.failures = self._connections.failures
         """The failures of connections."""
+        self.measures = self._connections.measures
+        """The requests and connections, for the client's telemetry."""
         self.metadata = ClusterMetadata()
         """The current metadata."""
         self.answered_last: str | None = None

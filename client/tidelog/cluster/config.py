@@ -49,6 +49,9 @@ class ClientConfig(SecurityConfig):
     socket_connection_setup_timeout_ms: int = setting(
         1_000, "The timeout for opening a connection to one address, in milliseconds.", between(1, MAX_INT32)
     )
+    enable_metrics_push: bool = setting(
+        False, "Whether the client pushes its metrics if the cluster has a subscription to them (KIP-714)."
+    )
 
     def cluster_client(self, oauth_cb: OAuthCallback | None = None) -> ClusterClient:
         """Return a new client with these settings; it connects on first use.
@@ -81,6 +84,9 @@ class TrackingConfig(ClientConfig):
         "The age at which metadata is refreshed even without errors, to discover new partitions, in milliseconds.",
         between(100, MAX_INT32),
         aliases=("topic.metadata.refresh.interval.ms",),
+    )
+    enable_metrics_push: bool = setting(
+        True, "Whether the client pushes its metrics if the cluster has a subscription to them (KIP-714)."
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,11 +12,13 @@ import grpc.aio
 from tidelog.cluster.failures import ConnectionFailures
 from tidelog.cluster.request_ids import NamedCalls, RequestIds
 from tidelog.cluster.security import OPEN, ClientSecurity
+from tidelog.telemetry.measures import ConnectionMeasures
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceStub
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import INSECURE, UNREACHABLE, ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport.loop import monotonic_ms
 from tidelog_foundation.transport.open_channels import OpenChannels
 from tidelog_foundation.transport.session_channel import SessionChannel, log_in
 from tidelog_foundation.transport.status import released
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
 
 T = TypeVar("T")
+_DISCONNECTED = UNREACHABLE | INSECURE | {ErrorCode._RESOLVE}
+"""The errors of an address without a connection."""
+_UNANSWERED = _DISCONNECTED | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode._TIMED_OUT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class Connection:
     groups: GroupServiceAsyncStub
     transactions: TransactionServiceAsyncStub
     failures: ConnectionFailures
+    measures: ConnectionMeasures
 
     async def log_in(self) -> None:
         """Log in if the client uses SASL and has no session; the opening of a stream does not wait for that.
@@ -58,12 +65,31 @@ class Connection:
         Raises:
             TidelogError: the whole call failed; the text begins with the address.
         """
-        try:
-            answer = await call(self)
-        except grpc.aio.AioRpcError as error:
-            raise await self.error_of(error) from released(error)
+        with self.measured():
+            try:
+                answer = await call(self)
+            except grpc.aio.AioRpcError as error:
+                raise await self.error_of(error) from released(error)
         self.failures.answered(self.address)
         return answer
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure one request in this context for the client's telemetry."""
+        measures, address, began_ms = self.measures, self.address, monotonic_ms()
+        measures.begin(address)
+        try:
+            yield
+        except TidelogError as error:
+            if error.code in _UNANSWERED:
+                measures.failed(address, is_connected=error.code not in _DISCONNECTED)
+            else:
+                measures.answered(address, began_ms, monotonic_ms())
+            raise
+        except BaseException:
+            measures.failed(address, is_connected=True)
+            raise
+        measures.answered(address, began_ms, monotonic_ms())
 
     async def error_of(self, error: grpc.aio.AioRpcError) -> TidelogError:
         """Return the error of a failed call, with the address and the cause if the connection failed."""
@@ -87,6 +113,8 @@ class Connections:
         self._by_address: dict[str, Connection] = {}
         self.failures = ConnectionFailures(security.tls_context)
         """The failures of the connections."""
+        self.measures = ConnectionMeasures()
+        """The requests of the connections."""
         self._closed = False
 
     def get(self, address: str) -> Connection:
@@ -109,6 +137,7 @@ class Connections:
                 GroupServiceStub(named),
                 TransactionServiceStub(named),
                 self.failures,
+                self.measures,
             )
             self._by_address[address] = connection
         return connection

@@ -136,6 +136,7 @@ def _general() -> Iterator[Property]:
     yield from _works("*", "reconnect.backoff.ms", "reconnect.backoff.max.ms")
     yield from _works("*", "retry.backoff.ms", "retry.backoff.max.ms", "client.rack", "interceptors")
     yield from _works("*", "statistics.interval.ms", "stats_cb", "error_cb")
+    yield from _works("*", "enable.metrics.push", reason="false is the default of admin clients, as in Java")
     yield from _works("*", "throttle_cb", reason="called for produce requests and fetches, never by an admin client")
     yield _no_effect("*", "builtin.features", "it describes librdkafka")
     yield _no_effect("*", "message.copy.max.bytes", "it tunes librdkafka's buffers")
@@ -170,7 +171,6 @@ def _general() -> Iterator[Property]:
     yield _no_effect("*", "api.version.request.timeout.ms", _GRPC_VERSIONS)
     yield _no_effect("*", "api.version.fallback.ms", _GRPC_VERSIONS)
     yield _no_effect("*", "broker.version.fallback", _GRPC_VERSIONS)
-    yield _no_effect("*", "enable.metrics.push", "clients send no telemetry", "false")
     yield _refused("*", "log_cb", "set logger to a logging.Logger")
     yield _refused("*", "background_event_cb", "poll(), flush(), consume() and close() call the callbacks")
     for name in ("socket_cb", "connect_cb", "closesocket_cb", "open_cb", "resolve_cb", "opaque"):

@@ -23,9 +23,14 @@ from tidelog.consumer.partitions import MAX_INT64, Key, invalid, key_of, start_o
 from tidelog.consumer.records import RecordQueue
 from tidelog.message import OFFSET_INVALID, Message, TopicPartition
 from tidelog.monitor import Monitor
+from tidelog.telemetry.instance_ids import InstanceIds
+from tidelog.telemetry.measures import ConsumerMeasures
+from tidelog.telemetry.points import Point
+from tidelog.telemetry.pusher import TelemetryPusher
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon, network_loop, run_sync
+from tidelog_foundation.transport.loop import monotonic_ms
 
 if TYPE_CHECKING:
     from tidelog.admin.metadata import ClusterMetadata
@@ -35,7 +40,7 @@ logger = logging.getLogger("tidelog.consumer")
 _OVERDUE_MS = 1_000
 
 
-class AssignedConsumer:
+class AssignedConsumer(InstanceIds):
     """The base of :class:`tidelog.Consumer`: its settings and parts, without reading and the group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
@@ -66,21 +71,29 @@ class AssignedConsumer:
             monitor, self._positions, commits if stores else None, self._wake, callbacks["error_cb"]
         )
         self._cluster.failures.on_insecure = self._queue.tell_insecure
+        self._measures = ConsumerMeasures(monotonic_ms())
         self._group: ConsumerGroup | None = None
         if self._config.group_id is not None:
+            on_commit = callbacks["on_commit"]
             self._group = ConsumerGroup(
-                self._config, self._cluster, self._queue, commits, self._lock, callbacks["on_commit"], log
+                self._config, self._cluster, self._queue, commits, self._lock, self._measures, on_commit, log
             )
         offsets = None if self._group is None else self._group.offsets
-        fetcher = Fetcher(self._config, self._cluster, self._positions, self._queue, self._lock, awake, offsets, log)
+        fetcher = Fetcher(
+            self._config, self._cluster, self._positions, self._queue, self._lock, awake, self._measures, offsets, log
+        )
         if callbacks["throttle_cb"] is not None:
             fetcher.tell_throttling(callbacks["throttle_cb"])
         if callbacks["stats_cb"] is not None and self._config.statistics_interval_ms:
             fetcher.tell_statistics(callbacks["stats_cb"], commits)
         self._statistics = functools.partial(fetcher.statistics, commits)
         # Not waited for: all that follows comes to the network thread after it.
-        asyncio.run_coroutine_threadsafe(_start(fetcher, self._group), network_loop())
-        self._lifetime = Lifetime(self, "consumer", functools.partial(_stop, fetcher, self._group, self._cluster))
+        self._telemetry = _telemetry(
+            self._config, self._cluster, self._measures, self._lock, self._positions, self._group
+        )
+        asyncio.run_coroutine_threadsafe(_start(fetcher, self._group, self._telemetry), network_loop())
+        stop = functools.partial(_stop, fetcher, self._group, self._telemetry, self._cluster)
+        self._lifetime = Lifetime(self, "consumer", stop)
 
     def __enter__(self) -> Self:
         return self
@@ -361,14 +374,47 @@ def _commit_settings(config: ConsumerConfig) -> CommitSettings:
     return CommitSettings(auto_commit_interval_ms=interval_ms or None, timeout_ms=config.request_timeout_ms)
 
 
-async def _start(fetcher: Fetcher, group: ConsumerGroup | None) -> None:
+def _telemetry(
+    config: ConsumerConfig,
+    cluster: ClusterClient,
+    measures: ConsumerMeasures,
+    lock: threading.RLock,
+    positions: Positions,
+    group: ConsumerGroup | None,
+) -> TelemetryPusher | None:
+    if not config.enable_metrics_push:
+        return None
+
+    def collect(prefix: str, now_ms: float) -> Iterable[Point]:
+        with lock:
+            assigned = len(positions.assignment)
+        return measures.points(prefix, now_ms, assigned, has_group=group is not None)
+
+    def labels() -> dict[str, str | None]:
+        return {
+            "client_rack": config.client_rack,
+            "group_id": config.group_id,
+            "group_instance_id": config.group_instance_id,
+            "group_member_id": None if group is None else group.metadata.member_id,
+        }
+
+    return TelemetryPusher("consumer", cluster, collect, labels)
+
+
+async def _start(fetcher: Fetcher, group: ConsumerGroup | None, telemetry: TelemetryPusher | None) -> None:
     await fetcher.start()
     if group is not None:
         await group.start()
+    if telemetry is not None:
+        telemetry.start()
 
 
-async def _stop(fetcher: Fetcher, group: ConsumerGroup | None, cluster: ClusterClient) -> None:
+async def _stop(
+    fetcher: Fetcher, group: ConsumerGroup | None, telemetry: TelemetryPusher | None, cluster: ClusterClient
+) -> None:
     if group is not None:
         await group.stop()
     await fetcher.stop()
+    if telemetry is not None:
+        await telemetry.stop()
     await cluster.close()

@@ -264,7 +264,14 @@ class Consumer(AssignedConsumer):
         if is_reading and self._queue.ends_reading:
             return False
         left_s = None if deadline is None else deadline - time.monotonic()
-        return (left_s is None or left_s > 0) and self._queue.wait(left_s)
+        if left_s is not None and left_s <= 0:
+            return False
+        idle = self._measures.idle
+        idle.begin(time.monotonic() * 1000)
+        try:
+            return self._queue.wait(left_s)
+        finally:
+            idle.end(time.monotonic() * 1000)
 
     def _begin_poll(self) -> None:
         if self._group is not None:

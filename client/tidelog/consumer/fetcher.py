@@ -43,6 +43,7 @@ from tidelog.consumer.node_sessions import NodeSession
 from tidelog.consumer.records import Call, RecordQueue
 from tidelog.consumer.statistics import Tally, statistics_text
 from tidelog.message import ThrottleEvent
+from tidelog.telemetry.measures import ConsumerMeasures
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
@@ -69,11 +70,13 @@ class Fetcher:
         queue: RecordQueue,
         lock: threading.RLock,
         awake: asyncio.Event,
+        measures: ConsumerMeasures,
         offsets: GroupOffsets | None = None,
         log: logging.Logger | None = None,
     ) -> None:
         """Create a fetcher; ``offsets`` provides the starting offsets of partitions assigned in a group."""
         self._tally = Tally()
+        self._measures = measures
         self._log = log or logging.getLogger(__name__)
         self._config = config
         self._cluster = cluster
@@ -190,7 +193,9 @@ class Fetcher:
         began_s, fetched = self._tally.begin(fetch.node_id), None
         try:
             found = await self._ask_node(fetch)
-            fetched = found if isinstance(found, Fetched) else None
+            if isinstance(found, Fetched):
+                fetched, now_ms = found, monotonic_ms()
+                self._measures.fetches.record(now_ms - began_s * 1000, now_ms)
             return found
         finally:
             self._tally.end(fetch.node_id, began_s, fetched)

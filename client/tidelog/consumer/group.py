@@ -32,6 +32,7 @@ from tidelog.consumer.membership.factory import membership
 from tidelog.consumer.partitions import Key, outcome
 from tidelog.consumer.records import Call, RecordQueue
 from tidelog.message import Message, TopicPartition
+from tidelog.telemetry.measures import ConsumerMeasures
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog_foundation.ids import uuid_text
 
@@ -160,6 +161,7 @@ class ConsumerGroup:
         queue: RecordQueue,
         commits: Commits,
         lock: threading.RLock,
+        measures: ConsumerMeasures,
         on_commit: OnCommit | None,
         log: logging.Logger | None = None,
     ) -> None:
@@ -171,8 +173,10 @@ class ConsumerGroup:
         self._on_commit = on_commit
         coordinators = Coordinators(cluster)
         decides = membership(_settings(config), lambda: uuid_text(uuid.uuid4().bytes), cluster.backoff.wait_ms)
-        self.offsets = GroupOffsets(config, coordinators, commits, lock, queue.settle, self._committed, self._log)
-        self.member = GroupMember(config, cluster, coordinators, decides, self, self._log)
+        self.offsets = GroupOffsets(
+            config, coordinators, commits, lock, measures.commits, queue.settle, self._committed, self._log
+        )
+        self.member = GroupMember(config, cluster, coordinators, decides, self, measures.rebalances, self._log)
         self._callbacks = _Callbacks()
         self._is_subscribed = False
         self._has_left = False

@@ -26,6 +26,7 @@ from tidelog.consumer.membership.events import (
     MembershipChanged,
     MembershipResponse,
     Polled,
+    RebalanceServed,
     ReportError,
     Responded,
     Revoke,
@@ -35,6 +36,7 @@ from tidelog.consumer.membership.events import (
     Unsubscribed,
 )
 from tidelog.consumer.membership.factory import Membership
+from tidelog.telemetry.measures import RebalanceMeasures
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
@@ -76,6 +78,7 @@ class GroupMember:
         coordinators: Coordinators,
         membership: Membership,
         application: Application,
+        rebalances: RebalanceMeasures,
         log: logging.Logger | None = None,
     ) -> None:
         self._log = log or logger
@@ -86,6 +89,7 @@ class GroupMember:
         self._coordinators = coordinators
         self._membership = membership
         self._application = application
+        self._rebalances = rebalances
         self._subscription: Subscription | None = None
         self._topics: frozenset[str] = frozenset()
         self._asked: frozenset[str] = frozenset()
@@ -171,19 +175,26 @@ class GroupMember:
         if isinstance(event, Unsubscribed | Closing):
             self._subscription = None
             self._topics = frozenset()
-        self._execute(self._membership.step(event, monotonic_ms()))
+        commands = self._membership.step(event, monotonic_ms())
+        self._execute(commands)
+        if _ends_rebalance(self._config.group_protocol, event, commands):
+            self._rebalances.end(monotonic_ms())
         self._awake.set()
 
     def _execute(self, commands: list[Command]) -> None:
         for command in commands:
             match command:
                 case Call():
+                    if isinstance(command.request, pb.JoinGroupRequest):
+                        self._rebalances.begin(monotonic_ms())
                     self._tasks.start(self._call(command), f"group-{type(command.request).__name__}")
                 case AskTopics():
                     self._asked = command.topics
                     self._known = None
                     self._refresh.set()
                 case Revoke() | Assign():
+                    if self._config.group_protocol == "consumer":
+                        self._rebalances.begin(monotonic_ms())
                     self._application.on_rebalance(command)
                 case MembershipChanged():
                     self._application.on_member(command)
@@ -280,6 +291,19 @@ class GroupMember:
         for name in sorted(topics - known.keys() - self._reported):
             self._reported.add(name)
             self._application.on_error(_not_there(metadata, name), name)
+
+
+def _ends_rebalance(protocol: str, event: Event, commands: list[Command]) -> bool:
+    """Return whether an event ends a rebalance, as Kafka's clients measure it.
+
+    The classic protocol measures from the request to join to the assignment, and the protocol ``consumer`` (KIP-848)
+    a reconciliation, with the application's callbacks.
+    """
+    if protocol == "consumer":
+        is_served = isinstance(event, RebalanceServed)
+        return is_served and not any(isinstance(command, Revoke | Assign) for command in commands)
+    response = event.response if isinstance(event, Responded) else None
+    return isinstance(response, pb.SyncGroupResponse) and not response.HasField("error")
 
 
 def _asking(call: Call) -> Callable[[Connection, float], Awaitable[MembershipResponse]]:

@@ -13,6 +13,7 @@ from tidelog.cluster.answers import error_of, errors_in, group_by_topic
 from tidelog.cluster.tasks import TaskSet
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core.commits import CommitDone, Commits, Member, OffsetAndMetadata, SendCommit
+from tidelog.telemetry.sampled import Sampled
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -32,8 +33,8 @@ _ATTEMPT_MS = 5_000
 class GroupOffsets:
     """The sender of commits. It runs from :meth:`start` to :meth:`stop` and shares ``commits`` under ``lock``.
 
-    It calls ``settle`` before it reads stored offsets. It calls ``on_auto_commit`` on the network thread with the
-    outcome of commits that have no waiting caller.
+    ``latencies`` gets the time of each commit, in milliseconds. It calls ``settle`` before it reads stored offsets, and
+    ``on_auto_commit`` on the network thread with the outcome of commits that have no waiting caller.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class GroupOffsets:
         coordinators: Coordinators,
         commits: Commits,
         lock: threading.RLock,
+        latencies: Sampled,
         settle: Callable[[], None],
         on_auto_commit: Callable[[CommitDone], None],
         log: logging.Logger | None = None,
@@ -53,6 +55,7 @@ class GroupOffsets:
         self._coordinators = coordinators
         self._commits = commits
         self._lock = lock
+        self._latencies = latencies
         self._settle = settle
         self._on_auto_commit = on_auto_commit
         self._failure: TidelogError | None = None
@@ -169,6 +172,7 @@ class GroupOffsets:
     async def _send(self, command: SendCommit) -> None:
         request = _commit_request(self._group_id, self._config.group_instance_id, command)
         outcome: Mapping[Key, TidelogError | None] | TidelogError
+        began_ms = monotonic_ms()
         try:
             response = await self._coordinators.ask_once(
                 self._group_id,
@@ -176,6 +180,7 @@ class GroupOffsets:
                 lambda r: errors_in(r.topics),
                 timeout_ms=min(self._config.request_timeout_ms, _ATTEMPT_MS),
             )
+            self._latencies.record(monotonic_ms() - began_ms, monotonic_ms())
             found = {(t.name, p.index): error_of(p) for t in response.topics for p in t.partitions}
             outcome = {key: found.get(key, _left_out(key)) for key in command.offsets}
         except TidelogError as error:

@@ -37,6 +37,8 @@ from tidelog.producer.reports import DeliveryReports, Intercepted
 from tidelog.producer.sender import Sender
 from tidelog.producer.transactional import TransactionalCalls
 from tidelog.producer.written import WrittenRows
+from tidelog.telemetry.instance_ids import InstanceIds
+from tidelog.telemetry.pusher import TelemetryPusher
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog_foundation.transport import call_soon, run_sync
 
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 _MAX_INT64 = 2**63 - 1
 
 
-class Producer(ProduceCalls, TransactionalCalls):
+class Producer(ProduceCalls, TransactionalCalls, InstanceIds):
     """Sends records to topics. Thread-safe. Close it, or use it as a context manager.
 
     ::
@@ -98,8 +100,10 @@ class Producer(ProduceCalls, TransactionalCalls):
         self._sender = Sender(
             self._config, self._cluster, self._accumulator, self._lock, self._reports, self._hooks, self._manager
         )
-        call_soon(self._sender.start)
-        self._lifetime = Lifetime(self, "producer", functools.partial(_stop, self._sender, self._cluster))
+        self._telemetry = _telemetry(self._config, self._cluster, self._sender)
+        call_soon(functools.partial(_start, self._sender, self._telemetry))
+        stop = functools.partial(_stop, self._sender, self._telemetry, self._cluster)
+        self._lifetime = Lifetime(self, "producer", stop)
         is_plain = not self._hooks.interceptors
         self._attach(self._accumulator.intake, self._lock, self._lifetime, self._hooks.on_delivery, is_plain)
 
@@ -407,6 +411,22 @@ def _timeout_s(timeout: float) -> float | None:
     return None if timeout < 0 else timeout
 
 
-async def _stop(sender: Sender, cluster: ClusterClient) -> None:
+def _telemetry(config: ProducerConfig, cluster: ClusterClient, sender: Sender) -> TelemetryPusher | None:
+    if not config.enable_metrics_push:
+        return None
+    return TelemetryPusher(
+        "producer", cluster, sender.measures.points, lambda: {"transactional_id": config.transactional_id}
+    )
+
+
+def _start(sender: Sender, telemetry: TelemetryPusher | None) -> None:
+    sender.start()
+    if telemetry is not None:
+        telemetry.start()
+
+
+async def _stop(sender: Sender, telemetry: TelemetryPusher | None, cluster: ClusterClient) -> None:
     await sender.stop()
+    if telemetry is not None:
+        await telemetry.stop()
     await cluster.close()

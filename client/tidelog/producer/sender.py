@@ -38,6 +38,7 @@ from tidelog.producer.reports import DeliveryReports
 from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request, unconfirmed
 from tidelog.producer.statistics import Tally, statistics_json
 from tidelog.producer.stream import NodeStream, StreamRefusedError
+from tidelog.telemetry.measures import ProducerMeasures
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import INSECURE, OUTAGES, UNREACHABLE, ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.loop import monotonic_ms, step_when_due
@@ -71,6 +72,8 @@ class Sender:
         self._reports = reports
         self._report = reports.add
         self._tally = Tally()
+        self.measures = ProducerMeasures()
+        """The waits of batches, for the producer's telemetry."""
         self._config = config
         self._cluster = cluster
         self._accumulator = accumulator
@@ -217,7 +220,8 @@ class Sender:
         is_first = True
         try:
             stream = await self._stream(send.node_id)
-            response = await stream.send(encoding, timeout_s, wait=waits)
+            with self._cluster.connection(send.node_id).measured():
+                response = await stream.send(encoding, timeout_s, wait=waits)
         except StreamRefusedError:
             is_first = False
             request = await encoding
@@ -227,6 +231,7 @@ class Sender:
             encoding.cancel()
         if not waits:
             return unconfirmed(send)
+        self.measures.throttle_time.record(response.throttle_time_ms, monotonic_ms())
         if response.throttle_time_ms:
             self._tell_throttled(send.node_id, response.throttle_time_ms)
         return outcomes(send, response, self._cluster.learn_leader, is_first=is_first)
@@ -234,6 +239,8 @@ class Sender:
     async def _request(self, send: Send, timeout_ms: int) -> pb.ProduceStreamRequest:
         encoded = await encode_batches(send, in_thread=self._config.compression_type != "none")
         self._tally.begin(send.node_id, send.batches, encoded)
+        for batch in send.batches:
+            self.measures.queue_time.record(max(batch.sent_ms - batch.created_ms, 0.0), batch.sent_ms)
         return produce_request(send, encoded, self._acks, timeout_ms, self._config.transactional_id)
 
     async def _stream(self, node_id: int) -> NodeStream:

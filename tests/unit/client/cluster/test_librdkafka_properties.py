@@ -78,6 +78,13 @@ VALUES = {
     "session.timeout.ms": 6_000,
     "interceptors": [],
 }
+SWITCHES = (
+    "delivery.report.only.error",
+    "enable.auto.commit",
+    "enable.idempotence",
+    "enable.metrics.push",
+    "enable.partition.eof",
+)
 NOT_OF_LIBRDKAFKA = {
     # confluent-kafka's own, and Java's words.
     *("on_delivery", "on_commit", "oauth_cb", "partitioner.class", "interceptor.classes"),
@@ -123,7 +130,7 @@ def test_properties_that_work_are_read_by_the_clients_that_they_are_for(name: st
         assert known.scope in readers
     for scope in readers - {"A"}:
         value: Any = print if name.endswith("_cb") or name.startswith("on_") else VALUES.get(name, 100)
-        if name in ("enable.auto.commit", "enable.partition.eof", "enable.idempotence", "delivery.report.only.error"):
+        if name in SWITCHES:
             value = True
         if name in ("allow.auto.create.topics", "enable.auto.offset.store"):
             value = False
