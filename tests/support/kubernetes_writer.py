@@ -133,9 +133,9 @@ class Writer:
         """Return the number of replicas in sync of each partition."""
         return [len(isr) for _, isr in self._placement()]
 
-    def hosts(self) -> set[int]:
-        """Return the nodes that have replicas."""
-        return {node for replicas, _ in self._placement() for node in replicas}
+    def members(self) -> set[int]:
+        """Return the nodes that are in sync for any partition."""
+        return {node for _, isr in self._placement() for node in isr}
 
     def _placement(self) -> list[tuple[list[int], list[int]]]:
         placement: list[tuple[list[int], list[int]]] = json.loads(self._cluster.run(_PLACEMENT))
