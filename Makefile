@@ -83,8 +83,9 @@ k8s: $(VENV)/.dev ## Run Spark and Tidelog on the Kubernetes of kubectl (LOAD="k
 	@docker build $(BUILD) --target build --tag tidelog-build:$(VERSION) .
 	@docker build $(BUILD) --tag tidelog:$(VERSION) .
 	@docker build $(BUILD) --file deploy/spark/Dockerfile --tag tidelog-spark:$(VERSION) .
+	@docker build $(BUILD) --file deploy/operator/Dockerfile --tag tidelog-operator:$(VERSION) .
 	@docker tag tidelog:$(VERSION) tidelog:$(VERSION)-next
-	@$(or $(LOAD),true) tidelog:$(VERSION) tidelog:$(VERSION)-next tidelog-spark:$(VERSION)
+	@$(or $(LOAD),true) tidelog:$(VERSION) tidelog:$(VERSION)-next tidelog-spark:$(VERSION) tidelog-operator:$(VERSION)
 	@TIDELOG_KUBERNETES=1 $(BIN)/python -m pytest --timeout 3600 tests/kubernetes $(ARGS)
 
 containers: $(VENV)/.dev ## Build the image and run tests/containers on the Docker engine (TIDELOG_IMAGE=tidelog:0.1.0: on an image that exists)

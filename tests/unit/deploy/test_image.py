@@ -61,6 +61,7 @@ def test_context_is_the_sources_and_nothing_else(context: set[str]) -> None:
         "quorum",
     }
     deployed = {path for path in context if path.startswith("deploy")}
+    deployed = {path for path in deployed if not path.startswith("deploy/k8s/")}
     assert deployed == {
         "deploy/constraints.txt",
         "deploy/docker/healthcheck.py",
@@ -70,7 +71,7 @@ def test_context_is_the_sources_and_nothing_else(context: set[str]) -> None:
     assert not [path for path in context if "__pycache__" in path or path.endswith((".so", ".pyc"))]
 
 
-@pytest.mark.parametrize("path", ["Dockerfile", "deploy/spark/Dockerfile"])
+@pytest.mark.parametrize("path", ["Dockerfile", "deploy/operator/Dockerfile", "deploy/spark/Dockerfile"])
 def test_context_holds_every_source_of_a_copy(context: set[str], repository: Path, path: str) -> None:
     dockerfile = (repository / path).read_text()
     copied = [line.split()[1:-1] for line in dockerfile.splitlines() if re.match(r"COPY (?!--from)", line)]
@@ -130,6 +131,7 @@ def _requirements(repository: Path) -> list[Requirement]:
         *pyproject["project"]["dependencies"],
         *extras["cli"],
         *extras["node"],
+        *(each for each in extras["operator"] if not each.startswith("tidelog[")),
         *extras["quorum"],
         *extras["spark"],
         *pyproject["build-system"]["requires"],

@@ -1,0 +1,278 @@
+"""Makes a cluster what its resource says: applies its objects, restarts outdated pods, and changes its size.
+
+Each call observes the cluster, takes at most one step that others must wait for, and returns the status. A restart of
+the operator continues where the cluster is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog_foundation.errors import TidelogError
+from tidelog_operator import rolling, scaling
+from tidelog_operator.cluster_client import ClusterClient
+from tidelog_operator.conditions import Outcome, Refusal
+from tidelog_operator.connections import Connections
+from tidelog_operator.kubernetes import Kubernetes, Object
+from tidelog_operator.manifests import (
+    COMPONENT,
+    INITIAL_CONTROLLERS,
+    MANAGED_BY,
+    MANAGER,
+    Sources,
+    desired_objects,
+    pod_labels,
+    process_id,
+)
+from tidelog_operator.resources import CONTROLLER, FIRST_ID, NODE, ClusterSpec, parse_cluster
+from tidelog_operator.settings import check_replication
+
+_SOON_S = 2.0
+_ROLES = (CONTROLLER, NODE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """A cluster's objects: those that were applied, the StatefulSets as they are, and the pods."""
+
+    spec: ClusterSpec
+    objects: list[Object]
+    sets: dict[str, Object]
+    pods: list[rolling.Pod]
+    mounted: frozenset[str]
+
+    def replicas(self, role: str) -> int:
+        count: int = self.sets[role]["spec"]["replicas"]
+        return count
+
+    def of_role(self, role: str) -> list[rolling.Pod]:
+        return [pod for pod in self.pods if pod.role == role]
+
+
+class ClusterReconciler:
+    """Reconciles resources of the kind ``Tidelog``. ``image`` is that of clusters that name none."""
+
+    def __init__(self, kubernetes: Kubernetes, connections: Connections, sources: Sources, image: str) -> None:
+        self._kubernetes = kubernetes
+        self._connections = connections
+        self._sources = sources
+        self._image = image
+
+    async def reconcile(self, resource: Object) -> Outcome:
+        """Bring the cluster one step closer to its resource.
+
+        Raises:
+            Refusal: the resource asks for something that cannot be.
+        """
+        spec = parse_cluster(resource)
+        check_replication(spec)
+        client = await self._connections.of_spec(spec)
+        observed = await self._apply(spec, resource["metadata"]["uid"])
+        draining = tuple((resource.get("status", {}).get("nodes") or {}).get("draining") or ())
+        try:
+            outcome = await self._roll(observed, client) or await self._scale(observed, client, draining)
+            return outcome or await self._completed(observed, client, draining)
+        except TidelogError as error:
+            # A connection that began while the first pods started may lead nowhere for good.
+            await self._connections.forget(spec.name)
+            text = f"the cluster does not answer as expected: {error.code.name}: {error.message}"
+            return _unready(observed, "ClusterError", text)
+
+    async def _apply(self, spec: ClusterSpec, uid: str) -> _Observed:
+        """Apply the objects, with the StatefulSets at their current sizes, and observe the pods."""
+        existing = {role: await self._kubernetes.get("StatefulSet", spec.stateful_set(role)) for role in _ROLES}
+        replicas = {role: s["spec"]["replicas"] if s else spec.pool(role).replicas for role, s in existing.items()}
+        quorum = existing[CONTROLLER]
+        initial = spec.controllers.replicas
+        if quorum is not None:
+            annotations = quorum["metadata"].get("annotations") or {}
+            initial = int(annotations.get(INITIAL_CONTROLLERS, replicas[CONTROLLER]))
+        objects = desired_objects(
+            spec,
+            self._sources,
+            owner_uid=uid,
+            image=spec.image or self._image,
+            replicas=replicas,
+            initial_controllers=initial,
+        )
+        applied = [await self._kubernetes.apply(each) for each in objects]
+        sets = {each["metadata"]["labels"][COMPONENT]: each for each in applied if each["kind"] == "StatefulSet"}
+        found = await self._kubernetes.list("Pod", pod_labels(spec))
+        mounted = (v["configMap"]["name"] for pod in found for v in pod["spec"]["volumes"] if "configMap" in v)
+        pods = [_pod(each, sets) for each in found if each["metadata"]["labels"].get(COMPONENT) in _ROLES]
+        return _Observed(spec, objects, sets, pods, frozenset(mounted))
+
+    async def _roll(self, observed: _Observed, client: ClusterClient) -> Outcome | None:
+        """Take the next step of a rolling restart, and return None if there is none."""
+        for stateful_set in observed.sets.values():
+            if stateful_set.get("status", {}).get("observedGeneration", 0) < stateful_set["metadata"]["generation"]:
+                return _unready(observed, "Reconciling", "the StatefulSets are being updated")
+        staying = [pod for pod in observed.pods if pod.id < _end(observed.spec, pod.role)]
+        missing = _missing(observed)
+        outdated = sorted(pod.name for pod in staying if not pod.is_current)
+        leader = None
+        if outdated and any(pod.is_ready for pod in observed.of_role(CONTROLLER)):
+            leader = await _leader(client)
+        step = rolling.next_step(staying, missing, leader)
+        reason = "Rolling" if outdated else "PodsNotReady"
+        match step:
+            case rolling.Complete():
+                return None
+            case rolling.WaitFor(text):
+                return _unready(observed, reason, text)
+            case rolling.Replace(pods):
+                for pod in pods:
+                    await self._kubernetes.delete("Pod", pod.name, pod.uid)
+                return _unready(observed, reason, f"replaced {', '.join(p.name for p in pods)}, which did not run")
+            case rolling.AskThenRestart(pod):
+                return _unready(observed, reason, await self._restart(pod, client))
+
+    async def _restart(self, pod: rolling.Pod, client: ClusterClient) -> str:
+        obstacles = await asyncio.to_thread(client.stop_obstacles, pod.id, is_controller=pod.role == CONTROLLER)
+        if obstacles:
+            return f"{pod.name} is not safe to stop: {', '.join(obstacles)}"
+        if not await self._kubernetes.evict(pod.name, pod.uid):
+            return f"the disruption budget does not permit to restart {pod.name} now"
+        return f"restarting {pod.name}"
+
+    async def _scale(self, observed: _Observed, client: ClusterClient, draining: tuple[int, ...]) -> Outcome | None:
+        """Take the next step of a change of size, and return None if there is none."""
+        spec = observed.spec
+        step = await self._controller_step(observed, client)
+        if not isinstance(step, scaling.Settled):
+            return await self._act(observed, client, step, draining)
+        leaving = scaling.leaving_ids(spec.nodes.replicas, observed.replicas(NODE))
+        pods = [pod.id for pod in observed.of_role(NODE)]
+        state = await asyncio.to_thread(client.nodes_state, observed.replicas(NODE), leaving, pods, draining)
+        step = scaling.next_node_step(spec.nodes.replicas, state)
+        return None if isinstance(step, scaling.Settled) else await self._act(observed, client, step, draining)
+
+    async def _controller_step(self, observed: _Observed, client: ClusterClient) -> scaling.Step:
+        wanted, replicas = observed.spec.controllers.replicas, observed.replicas(CONTROLLER)
+        if observed.spec.security is not None:
+            if wanted != replicas:
+                text = f"spec.controllers.replicas is {wanted}, and there are {replicas} controllers: in a secured "
+                raise Refusal("ScalingRefused", text + "cluster the operator has no certificate to change their votes")
+            return scaling.Settled()
+        quorum = await asyncio.to_thread(client.quorum)
+        are_ready = all(pod.is_ready for pod in observed.of_role(CONTROLLER)) and not _missing(observed)
+        return scaling.next_controller_step(wanted, replicas, quorum.voters, quorum.observers, are_ready=are_ready)
+
+    async def _act(
+        self, observed: _Observed, client: ClusterClient, step: scaling.Step, draining: tuple[int, ...]
+    ) -> Outcome:
+        text, spec = "", observed.spec
+        match step:
+            case scaling.SetReplicas(role, count):
+                await self._set_replicas(observed, role, count)
+                text = f"{spec.stateful_set(role)} gets {count} pods"
+            case scaling.Cordon(ids):
+                draining = tuple(sorted({*draining, *ids}))
+                await asyncio.to_thread(client.cordon, ids)
+                text = f"nodes {_listed(ids)} get no new replicas"
+            case scaling.LiftCordon(ids):
+                await asyncio.to_thread(client.lift_cordon, ids)
+                draining = tuple(i for i in draining if i not in ids)
+                text = f"nodes {_listed(ids)} get replicas again"
+            case scaling.Drain(ids):
+                text = f"moving all replicas away from nodes {_listed(ids)}: "
+                text += await asyncio.to_thread(client.drain, ids)
+            case scaling.Unregister(ids):
+                await asyncio.to_thread(client.unregister, ids)
+                draining = tuple(i for i in draining if i not in ids)
+                text = f"unregistered nodes {_listed(ids)}"
+            case scaling.AddVoter(number):
+                service = spec.stateful_set(CONTROLLER)
+                await asyncio.to_thread(client.add_voter, number, f"{service}-{number}.{service}")
+                text = f"controller {number} has a vote"
+            case scaling.RemoveVoter(number):
+                await asyncio.to_thread(client.remove_voter, number)
+                text = f"controller {number} has no vote any more"
+            case scaling.Refuse(message):
+                raise Refusal("ScalingRefused", f"{spec.nodes.replicas} nodes are too few: {message}")
+            case scaling.Settled():
+                raise AssertionError("nothing is left to do")
+        return _unready(observed, "Scaling", text, draining)
+
+    async def _set_replicas(self, observed: _Observed, role: str, count: int) -> None:
+        name = observed.spec.stateful_set(role)
+        (manifest,) = (o for o in observed.objects if o["kind"] == "StatefulSet" and o["metadata"]["name"] == name)
+        await self._kubernetes.apply({**manifest, "spec": {**manifest["spec"], "replicas": count}})
+
+    async def _completed(self, observed: _Observed, client: ClusterClient, draining: tuple[int, ...]) -> Outcome:
+        """Delete the ConfigMaps that nothing uses any more, and report the cluster as ready."""
+        wanted = {each["metadata"]["name"] for each in observed.objects if each["kind"] == "ConfigMap"}
+        labels = {**pod_labels(observed.spec), MANAGED_BY: MANAGER}
+        for each in await self._kubernetes.list("ConfigMap", labels):
+            metadata = each["metadata"]
+            if metadata["name"] not in wanted | observed.mounted:
+                await self._kubernetes.delete("ConfigMap", metadata["name"], metadata["uid"])
+        cluster_id = await asyncio.to_thread(client.cluster_id)
+        fields = {**_fields(observed, draining), "clusterId": cluster_id}
+        return Outcome(True, "Ready", "all pods are ready and as wanted", fields)
+
+
+async def _leader(client: ClusterClient) -> int | None:
+    try:
+        return await asyncio.to_thread(client.leader_id)
+    except TidelogError:
+        # The order of restarts is not worth a failure; whether one is safe is asked again.
+        return None
+
+
+def _pod(resource: Object, sets: Mapping[str, Object]) -> rolling.Pod:
+    metadata, status = resource["metadata"], resource.get("status", {})
+    role = metadata["labels"][COMPONENT]
+    revision = sets[role].get("status", {}).get("updateRevision")
+    is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", ()))
+    return rolling.Pod(
+        metadata["name"],
+        metadata["uid"],
+        role,
+        process_id(metadata["name"]),
+        is_ready=is_ready,
+        is_running=any("running" in c.get("state", {}) for c in status.get("containerStatuses", ())),
+        is_stopping="deletionTimestamp" in metadata,
+        is_current=metadata["labels"].get("controller-revision-hash") == revision,
+    )
+
+
+def _missing(observed: _Observed) -> list[str]:
+    """Return the names of pods that stay and do not exist yet."""
+    present = {pod.name for pod in observed.pods}
+    names = []
+    for role in _ROLES:
+        first = FIRST_ID[role]
+        count = min(observed.replicas(role), observed.spec.pool(role).replicas)
+        names += [f"{observed.spec.stateful_set(role)}-{i}" for i in range(first, first + count)]
+    return [each for each in names if each not in present]
+
+
+def _end(spec: ClusterSpec, role: str) -> int:
+    return FIRST_ID[role] + spec.pool(role).replicas
+
+
+def _unready(observed: _Observed, reason: str, message: str, draining: tuple[int, ...] | None = None) -> Outcome:
+    return Outcome(False, reason, message, _fields(observed, draining), _SOON_S)
+
+
+def _fields(observed: _Observed, draining: tuple[int, ...] | None) -> dict[str, Any]:
+    spec = observed.spec
+    fields: dict[str, Any] = {
+        "bootstrapServers": spec.bootstrap_servers,
+        "kafkaBootstrapServers": spec.kafka_bootstrap_servers,
+    }
+    for role, key in ((CONTROLLER, "controllers"), (NODE, "nodes")):
+        replicas = observed.replicas(role)
+        ready = sum(pod.is_ready for pod in observed.of_role(role))
+        fields[key] = {"replicas": replicas, "ready": f"{ready}/{replicas}"}
+    if draining is not None:
+        fields["nodes"]["draining"] = list(draining)
+    return fields
+
+
+def _listed(ids: tuple[int, ...]) -> str:
+    return ", ".join(map(str, sorted(ids)))

@@ -1,0 +1,81 @@
+"""The connection to the cluster of a resource: its address, and the login of the operator in a secured cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+from tidelog_operator.cluster_client import ClusterClient, ClusterClients
+from tidelog_operator.conditions import Refusal
+from tidelog_operator.kubernetes import Kubernetes
+from tidelog_operator.resources import ClusterSpec, parse_cluster
+
+CA = "ca.crt"
+KEY_AND_CHAIN = "tls-combined.pem"
+PASSWORD = "password"
+_ADMIN = "admin"
+
+
+class Connections:
+    """The connections of the operator, one per cluster."""
+
+    def __init__(self, kubernetes: Kubernetes) -> None:
+        self._kubernetes = kubernetes
+        self._clients = ClusterClients()
+
+    async def of_cluster(self, name: str) -> ClusterClient:
+        """Return the connection to the cluster of the resource ``Tidelog`` with this name.
+
+        Raises:
+            Refusal: there is no such resource, or a Secret of it is missing.
+        """
+        resource = await self._kubernetes.get("Tidelog", name)
+        if resource is None:
+            raise Refusal(
+                "ClusterNotFound", f"there is no Tidelog {name} in the namespace {self._kubernetes.namespace}"
+            )
+        return await self.of_spec(parse_cluster(resource))
+
+    async def of_spec(self, spec: ClusterSpec) -> ClusterClient:
+        """Return the connection to a cluster.
+
+        Raises:
+            Refusal: a Secret is missing, or lacks a key.
+        """
+        settings: dict[str, Any] = {"bootstrap.servers": spec.bootstrap_servers, "client.id": "tidelog-operator"}
+        if spec.security is not None:
+            node = await self.secret(spec.security.node_secret, (CA, KEY_AND_CHAIN))
+            await self.secret(spec.security.controller_secret, (CA, KEY_AND_CHAIN))
+            admin = await self.secret(spec.security.admin_secret, (PASSWORD,))
+            settings |= {
+                "security.protocol": "sasl_ssl",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": _ADMIN,
+                "sasl.password": admin[PASSWORD],
+                "ssl.ca.pem": node[CA],
+            }
+        return await asyncio.to_thread(self._clients.get, spec.name, settings)
+
+    async def secret(self, name: str, keys: tuple[str, ...]) -> dict[str, str]:
+        """Return the values of a Secret as text.
+
+        Raises:
+            Refusal: there is no such Secret, or it lacks one of the keys.
+        """
+        found = await self._kubernetes.get("Secret", name)
+        if found is None:
+            raise Refusal("SecretNotFound", f"there is no Secret {name}, which needs {' and '.join(keys)}")
+        values = {key: base64.b64decode(text).decode() for key, text in (found.get("data") or {}).items()}
+        missing = [key for key in keys if not values.get(key)]
+        if missing:
+            raise Refusal("SecretNotFound", f"the Secret {name} has no {' and no '.join(missing)}")
+        return values
+
+    async def forget(self, name: str) -> None:
+        """Close the connection to a cluster that is deleted."""
+        await asyncio.to_thread(self._clients.forget, name)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.to_thread(self._clients.close)

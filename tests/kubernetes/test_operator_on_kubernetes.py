@@ -1,0 +1,250 @@
+"""The operator, installed with Helm: it creates a cluster, repairs it, restarts it under load, and changes its size."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_cluster import DEADLINE_S, IMAGE, KubernetesCluster
+from kubernetes_writer import PARTITIONS, Writer, Written
+
+pytestmark = [
+    pytest.mark.compat,
+    pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm, which installs the operator"),
+]
+
+CHART = Path(__file__).parents[2] / "deploy" / "helm" / "tidelog-operator"
+OPERATOR_IMAGE = os.environ.get("TIDELOG_OPERATOR_IMAGE", "tidelog-operator:0.1.0")
+LONGEST_WRITE_S = float(os.environ.get("TIDELOG_LONGEST_WRITE_S", "0.5"))
+"""The bound of a write during a rolling restart, on machines that have cores to spare."""
+_RESOURCES = {"requests": {"cpu": "50m", "memory": "192Mi"}, "limits": {"memory": "512Mi"}}
+_POOL = {"storage": {"size": "1Gi"}, "resources": _RESOURCES}
+
+
+class OperatedCluster(KubernetesCluster):
+    """A namespace with the operator and a resource ``Tidelog`` named ``tidelog``."""
+
+    def install(self) -> None:
+        """Install the chart, and wait until the operator runs."""
+        command = ["helm", "install", "operator", str(CHART), "--namespace", self.namespace]
+        command += ["--set", f"image={OPERATOR_IMAGE}", "--set", f"serverImage={IMAGE}", "--wait", "--timeout=300s"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def create(self, kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> None:
+        """Create or change a resource of the operator."""
+        manifest = {
+            "apiVersion": "tidelog.dev/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": name, **metadata},
+            "spec": spec,
+        }
+        command = ["kubectl", "--namespace", self.namespace, "apply", "-f", "-"]
+        done = subprocess.run(
+            command, input=json.dumps(manifest), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    def patch(self, kind: str, name: str, spec: dict[str, Any]) -> None:
+        """Change fields of a resource's spec."""
+        self.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """Return an object."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
+        return found
+
+    def condition(self, kind: str, name: str) -> tuple[str, str, str]:
+        """Return status, reason and message of the condition Ready, if it is about the current generation."""
+        found = self.get(kind, name)
+        status = found.get("status", {})
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            return "Unknown", "", ""
+        (condition,) = status["conditions"]
+        return condition["status"], condition["reason"], condition["message"]
+
+    def wait_ready(self, kind: str, name: str) -> None:
+        """Wait until the operator has done everything that a resource asks for."""
+        try:
+            self.wait_for(lambda: self.condition(kind, name)[0] == "True", f"{kind} {name}")
+        except AssertionError as error:
+            logs = self.kubectl("logs", "deployment/operator", "--tail=60")
+            raise AssertionError(f"{error}\n{self.condition(kind, name)}\n{logs}") from None
+
+    def revisions(self, role: str) -> set[str]:
+        """Return the uids of the pods of a role."""
+        pods = self._pods(f"app.kubernetes.io/component={role}")
+        return {pod["metadata"]["uid"] for pod in pods}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OperatedCluster]:
+    with OperatedCluster() as created:
+        created.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CHART / "crds"))
+        created.install()
+        try:
+            created.create("Tidelog", "tidelog", {"controllers": _POOL, "nodes": {**_POOL, "sharedMachines": True}})
+            created.wait_ready("tidelog", "tidelog")
+            created.start_client()
+            yield created
+        finally:
+            # The operator removes the finalizers.
+            for kind in ("tidelogtopics", "tidelogusers", "tidelogs"):
+                created.kubectl("delete", kind, "--all", "--timeout=120s")
+
+
+@pytest.fixture(scope="module")
+def writer(cluster: OperatedCluster) -> Writer:
+    created = Writer(cluster)
+    created.create_topic()
+    return created
+
+
+def check(writer: Writer, written: Written) -> None:
+    """Hold the topic to the acknowledgements."""
+    assert written.failures == []
+    found = writer.read()
+    lost = set(written.acknowledged) - set(found)
+    assert not lost, f"{len(lost)} acknowledged records are lost"
+
+
+def test_status_names_the_cluster_and_its_addresses(cluster: OperatedCluster) -> None:
+    status = cluster.get("tidelog", "tidelog")["status"]
+    assert status["clusterId"] == "tidelog"
+    assert status["bootstrapServers"] == f"tidelog.{cluster.namespace}.svc:9094"
+    assert (status["controllers"]["ready"], status["nodes"]["ready"]) == ("3/3", "3/3")
+
+
+def test_deleted_and_changed_objects_are_repaired(cluster: OperatedCluster) -> None:
+    cluster.kubectl("delete", "poddisruptionbudget", "tidelog-node")
+    cluster.patch("service", "tidelog", {"selector": {"app.kubernetes.io/component": "quorum"}})
+    cluster.wait_for(lambda: "poddisruptionbudget" in cluster.kubectl("get", "pdb", "-o", "name"), "a budget")
+    cluster.wait_for(lambda: "tidelog-node" in cluster.kubectl("get", "pdb", "-o", "name"), "the deleted budget")
+
+    def component() -> str:
+        return str(cluster.get("service", "tidelog")["spec"]["selector"]["app.kubernetes.io/component"])
+
+    cluster.wait_for(lambda: component() == "node", "the selector of the service")
+
+
+def test_setting_that_no_process_knows_restarts_nothing(cluster: OperatedCluster) -> None:
+    before = cluster.revisions("node")
+    cluster.patch("tidelog", "tidelog", {"nodes": {"config": {"replica.lag.max.ms": "1"}}})
+    cluster.wait_for(lambda: cluster.condition("tidelog", "tidelog")[1] == "InvalidConfiguration", "a refusal")
+    cluster.patch("tidelog", "tidelog", {"nodes": {"config": {"replica.lag.max.ms": None}}})
+    cluster.wait_ready("tidelog", "tidelog")
+    assert cluster.revisions("node") == before
+
+
+def test_topic_is_created_repaired_grown_and_deleted(cluster: OperatedCluster) -> None:
+    spec = {"cluster": "tidelog", "partitions": 2, "replicas": 3, "config": {"retention.ms": 3600000}}
+    cluster.create("TidelogTopic", "orders", spec)
+    cluster.wait_ready("tidelogtopic", "orders")
+    assert json.loads(cluster.run(_TOPIC, "orders")) == [2, {"retention.ms": "3600000"}]
+    cluster.run(_DRIFT, "orders")
+    wanted = [3, {"retention.ms": "3600000"}]
+    cluster.patch("tidelogtopic", "orders", {"partitions": 3})
+    cluster.wait_for(lambda: json.loads(cluster.run(_TOPIC, "orders")) == wanted, "the topic as wanted")
+    with pytest.raises(AssertionError, match="partitions cannot become fewer"):
+        cluster.patch("tidelogtopic", "orders", {"partitions": 1})
+    cluster.create("TidelogTopic", "kept", {"cluster": "tidelog", "deletionPolicy": "Keep"})
+    cluster.wait_ready("tidelogtopic", "kept")
+    cluster.kubectl("delete", "tidelogtopic", "orders", "kept", "--timeout=120s")
+    topics = json.loads(cluster.run(_TOPICS))
+    assert "orders" not in topics
+    assert "kept" in topics
+
+
+def test_refused_topic_says_why(cluster: OperatedCluster) -> None:
+    cluster.create("TidelogTopic", "wide", {"cluster": "tidelog", "replicas": 9})
+    cluster.wait_for(lambda: cluster.condition("tidelogtopic", "wide")[1] == "ClusterRefused", "a refusal")
+    assert "INVALID_REPLICATION_FACTOR" in cluster.condition("tidelogtopic", "wide")[2]
+    cluster.kubectl("delete", "tidelogtopic", "wide", "--timeout=120s")
+
+
+def test_user_gets_a_password_and_quotas_and_goes(cluster: OperatedCluster) -> None:
+    cluster.create("TidelogUser", "alice", {"cluster": "tidelog", "quotas": {"producerByteRate": 1048576}})
+    cluster.wait_ready("tideloguser", "alice")
+    assert set(cluster.get("secret", "alice")["data"]) == {"username", "password", "sasl.jaas.config"}
+    assert json.loads(cluster.run(_USER, "alice")) == [True, {"producer_byte_rate": 1048576.0}]
+    cluster.kubectl("delete", "tideloguser", "alice", "--timeout=120s")
+    assert json.loads(cluster.run(_USER, "alice")) == [False, {}]
+
+
+@pytest.mark.parametrize("pool", ["nodes", "controllers"])
+def test_changed_setting_rolls_under_load(cluster: OperatedCluster, writer: Writer, pool: str) -> None:
+    role = {"nodes": "node", "controllers": "quorum"}[pool]
+    setting = {"nodes": {"replica.lag.time.max.ms": 20000}, "controllers": {"broker.session.timeout.ms": 12000}}[pool]
+    before = cluster.revisions(role)
+    with writer:
+        cluster.patch("tidelog", "tidelog", {pool: {"config": setting}})
+        cluster.wait_ready("tidelog", "tidelog")
+        written = writer.stop()
+    print(
+        f"\n{pool}: {len(written.acknowledged)} writes, the longest {written.longest_s:.3f} s, load {os.getloadavg()}"
+    )
+    assert not before & cluster.revisions(role)
+    check(writer, written)
+    assert written.longest_s <= LONGEST_WRITE_S
+
+
+def test_fewer_nodes_than_replicas_are_refused(cluster: OperatedCluster, writer: Writer) -> None:
+    cluster.patch("tidelog", "tidelog", {"nodes": {"replicas": 2}})
+    cluster.wait_for(lambda: cluster.condition("tidelog", "tidelog")[0] == "False", "a refusal")
+    assert cluster.condition("tidelog", "tidelog")[1] in ("InvalidConfiguration", "ScalingRefused")
+    cluster.patch("tidelog", "tidelog", {"nodes": {"replicas": 3}})
+    cluster.wait_ready("tidelog", "tidelog")
+    assert writer.in_sync() == [3] * PARTITIONS
+
+
+def test_node_comes_and_goes_and_no_record_is_lost(cluster: OperatedCluster, writer: Writer) -> None:
+    with writer:
+        cluster.patch("tidelog", "tidelog", {"nodes": {"replicas": 4}})
+        cluster.wait_ready("tidelog", "tidelog")
+        cluster.run(_MOVE_TO_NEW_NODE)
+        cluster.patch("tidelog", "tidelog", {"nodes": {"replicas": 3}})
+        cluster.wait_ready("tidelog", "tidelog")
+        written = writer.stop()
+    check(writer, written)
+    assert writer.in_sync() == [3] * PARTITIONS
+    assert json.loads(cluster.run(_NODES)) == [101, 102, 103]
+
+
+_MOVE_TO_NEW_NODE = f"""
+with AdminClient(servers) as admin:
+    moves = {{TopicPartition("written", p): NewPartitionReassignment([104, 101, 102]) for p in range({PARTITIONS})}}
+    for future in admin.alter_partition_reassignments(moves).values():
+        future.result(120)
+"""
+_TOPICS = """
+with AdminClient(servers) as admin:
+    print(json.dumps(list(admin.list_topics(timeout=60).topics)))
+"""
+_TOPIC = """
+with AdminClient(servers) as admin:
+    found = admin.describe_topics([sys.argv[1]])[sys.argv[1]].result(60)
+print(json.dumps([len(found.partitions), found.config]))
+"""
+_DRIFT = """
+entries = [("retention.ms", "1"), ("max.message.bytes", "2000000")]
+entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in entries]
+with AdminClient(servers) as admin:
+    resource = ConfigResource(ResourceType.TOPIC, sys.argv[1], incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(60)
+"""
+_USER = """
+with AdminClient(servers) as admin:
+    users = admin.describe_user_scram_credentials().result(60)
+    quotas = admin.describe_client_quotas(ClientQuotaFilter.all()).result(60)
+print(json.dumps([sys.argv[1] in users, quotas.get(ClientQuotaEntity({"user": sys.argv[1]}), {})]))
+"""
+_NODES = """
+with AdminClient(servers) as admin:
+    print(json.dumps(sorted(node.id for node in admin.describe_cluster().result(60).nodes)))
+"""
