@@ -26,6 +26,7 @@ PACKAGES = (
     "tidelog_cli",
     "tidelog_foundation",
     "tidelog_node",
+    "tidelog_operator",
     "tidelog_quorum",
     "tidelog_server",
     "tidelog_spark",
@@ -208,4 +209,4 @@ def test_wheel_offers_the_commands_of_the_manifests(wheel_path: Path, render: An
     sets = [m for m in render("base") if m["kind"] == "StatefulSet"]
     used = {c["command"][0] for s in sets for c in s["spec"]["template"]["spec"]["containers"]}
     assert used == {"tidelog-node", "tidelog-quorum"}
-    assert offered == used | {"tidelog", "tidelog-server"}
+    assert offered == used | {"tidelog", "tidelog-operator", "tidelog-server"}
