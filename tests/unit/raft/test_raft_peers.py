@@ -122,6 +122,28 @@ def test_link_asks_for_the_name_again_while_it_does_not_exist_or_nobody_listens(
     asyncio.run(main())
 
 
+def test_link_connects_again_after_a_call_that_grpc_has_cancelled(wait_until: Any) -> None:
+    """The leader would otherwise never call a controller again whose first call was cancelled inside of gRPC."""
+
+    class Cancelled(Names):
+        async def __call__(self, host: str, port: int) -> list[str]:
+            found = await super().__call__(host, port)
+            if len(self.asked) == 1:
+                raise asyncio.CancelledError
+            return found
+
+    async def main() -> None:
+        async with Listening(2) as peer:
+            task = asyncio.create_task(link_to(Cancelled(two=peer.port)).run())
+            await wait_until(lambda: task.done() or bool(peer.hellos))
+            assert not task.done()
+            task.cancel()
+            await asyncio.wait([task], timeout=10)
+            assert task.cancelled()
+
+    asyncio.run(main())
+
+
 def test_heartbeat_and_vote_overtake_a_chunk_that_waits(wait_until: Any) -> None:
     async def main() -> None:
         async with Listening(2) as peer:

@@ -108,6 +108,9 @@ class PeerLink:
                 if failure is not None:
                     self._note_failure(failure)
                     pause_s = _REFUSED_PAUSE_S if failure.code in _REFUSALS else _RETRY_PAUSE_S
+            except asyncio.CancelledError:
+                # gRPC raises it too, for a call that it has cancelled itself. Only a cancellation of the task ends it.
+                raise_if_cancelled()
             except Exception:
                 # Without this task the peer would never hear from this controller again.
                 logger.exception("the stream to controller %s failed unexpectedly", self._hello.receiver_id)
