@@ -12,6 +12,7 @@ from tidelog_operator.cluster_reconciler import ClusterReconciler
 from tidelog_operator.connections import Connections
 from tidelog_operator.kubernetes import Kubernetes
 from tidelog_operator.manifests import INSTANCE, MANAGED_BY, MANAGER, Sources
+from tidelog_operator.rebalance_reconciler import RebalanceReconciler
 from tidelog_operator.reconciliation import Reconcile, Stopped, WakeUps, run_loop
 from tidelog_operator.resources import GROUP, VERSION
 from tidelog_operator.topic_reconciler import TopicReconciler
@@ -31,9 +32,11 @@ class Handlers:
         clusters = ClusterReconciler(self._kubernetes, self._connections, sources, image)
         self._topics = TopicReconciler(self._kubernetes, self._connections)
         self._users = UserReconciler(self._kubernetes, self._connections)
+        rebalances = RebalanceReconciler(self._kubernetes, self._connections)
         self._reconcilers: dict[str, tuple[str, Reconcile]] = {
             "Tidelog": ("tidelogs", clusters.reconcile),
             "TidelogTopic": ("tidelogtopics", self._topics.reconcile),
+            "TidelogRebalance": ("tidelogrebalances", rebalances.reconcile),
             "TidelogUser": ("tidelogusers", self._users.reconcile),
         }
 

@@ -26,6 +26,7 @@ _PATHS: Final = {
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "Tidelog": (f"apis/{API_VERSION}", "tidelogs"),
     "TidelogTopic": (f"apis/{API_VERSION}", "tidelogtopics"),
+    "TidelogRebalance": (f"apis/{API_VERSION}", "tidelogrebalances"),
     "TidelogUser": (f"apis/{API_VERSION}", "tidelogusers"),
 }
 _TIMEOUT_S = 30

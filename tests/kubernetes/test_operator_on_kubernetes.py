@@ -95,7 +95,7 @@ def cluster() -> Iterator[OperatedCluster]:
             yield created
         finally:
             # The operator removes the finalizers.
-            for kind in ("tidelogtopics", "tidelogusers", "tidelogs"):
+            for kind in ("tidelogrebalances", "tidelogtopics", "tidelogusers", "tidelogs"):
                 created.kubectl("delete", kind, "--all", "--timeout=120s")
 
 
@@ -194,6 +194,25 @@ def test_changed_setting_rolls_under_load(cluster: OperatedCluster, writer: Writ
     assert written.longest_s <= LONGEST_WRITE_S
 
 
+def test_rebalance_waits_for_approval_and_moves_what_was_planned(cluster: OperatedCluster) -> None:
+    cluster.create("TidelogTopic", "uneven", {"cluster": "tidelog", "partitions": 6, "replicas": 1})
+    cluster.wait_ready("tidelogtopic", "uneven")
+    cluster.run(_CROWD, "uneven")
+    cluster.create("TidelogRebalance", "even", {"cluster": "tidelog", "goals": ["replicas"]})
+
+    def state() -> str:
+        return str(cluster.get("tidelogrebalance", "even").get("status", {}).get("state"))
+
+    cluster.wait_for(lambda: state() == "ProposalReady", "a plan")
+    assert cluster.get("tidelogrebalance", "even")["status"]["plan"]["moves"] >= 1
+    assert json.loads(cluster.run(_LEADERS, "uneven")) == [101]
+    cluster.kubectl("annotate", "tidelogrebalance", "even", "tidelog.dev/rebalance=approve")
+    cluster.wait_for(lambda: state() == "Ready", "the end of the moves")
+    assert json.loads(cluster.run(_LEADERS, "uneven")) == [101, 102, 103]
+    assert "tidelog.dev/rebalance" not in cluster.get("tidelogrebalance", "even")["metadata"].get("annotations", {})
+    cluster.kubectl("delete", "tidelogrebalance/even", "tidelogtopic/uneven", "--timeout=120s")
+
+
 def test_fewer_nodes_than_replicas_are_refused(cluster: OperatedCluster, writer: Writer) -> None:
     cluster.patch("tidelog", "tidelog", {"nodes": {"replicas": 2}})
     cluster.wait_for(lambda: cluster.condition("tidelog", "tidelog")[0] == "False", "a refusal")
@@ -243,6 +262,20 @@ with AdminClient(servers) as admin:
     users = admin.describe_user_scram_credentials().result(60)
     quotas = admin.describe_client_quotas(ClientQuotaFilter.all()).result(60)
 print(json.dumps([sys.argv[1] in users, quotas.get(ClientQuotaEntity({"user": sys.argv[1]}), {})]))
+"""
+_CROWD = """
+with AdminClient(servers) as admin:
+    moves = {TopicPartition(sys.argv[1], p): NewPartitionReassignment([101]) for p in range(6)}
+    for future in admin.alter_partition_reassignments(moves).values():
+        future.result(120)
+    import time
+    while admin.list_partition_reassignments().result(60):
+        time.sleep(0.2)
+"""
+_LEADERS = """
+with AdminClient(servers) as admin:
+    found = admin.describe_topics([sys.argv[1]])[sys.argv[1]].result(60)
+print(json.dumps(sorted({p.replicas[0].id for p in found.partitions})))
 """
 _NODES = """
 with AdminClient(servers) as admin:
