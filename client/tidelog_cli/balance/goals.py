@@ -74,7 +74,7 @@ class Range:
         """Return how far a value is outside the bounds."""
         if value > self.most:
             return value - self.most
-        return max(0, self.least - value)
+        return 0 if value >= self.least else self.least - value
 
 
 def fair_ranges(goal: Goal, total: int, weights: Mapping[int, int], policy: Policy) -> dict[int, Range]:

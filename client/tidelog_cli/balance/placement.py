@@ -17,6 +17,12 @@ from tidelog_cli.balance.snapshot import ClusterSnapshot, NodeState, Partition
 Score: TypeAlias = tuple[int, ...]
 """Replicas on leaving nodes, missing racks, bytes over capacity, then the excess of each soft goal."""
 
+Loads: TypeAlias = dict[int, list[int]]
+"""What changes add to the values of nodes, by node and goal."""
+
+Move: TypeAlias = tuple[int, int, int]
+"""A partition, and the nodes from which and to which one of its replicas moves."""
+
 Changes: TypeAlias = Mapping[int, tuple[int, ...]]
 """New replicas by the partition's number."""
 
@@ -140,23 +146,83 @@ class Placement:
         The rules: no hard goal gets worse, no partition is in fewer racks than before unless its racks are leaving,
         and the plan copies at most ``max_bytes``.
         """
-        limit = self.policy.max_bytes
-        if limit is not None and self.copied_bytes + self.copied_by(changes) > max(limit, self.copied_bytes):
+        found = self.hard_effect(changes)
+        if found is None:
+            return None
+        hard, loads = found
+        return (*hard, *(self.soft_effect(goal, loads) for goal in self.policy.goals))
+
+    def is_progress(self, changes: Changes, position: int) -> bool:
+        """Return whether the changes reduce the score of a soft goal, at ``position``, and none before it."""
+        found = self.hard_effect(changes)
+        if found is None:
+            return False
+        _, loads = found
+        *earlier, goal = self.policy.goals[: position - HARD_GOALS + 1]
+        return self.soft_effect(goal, loads) < 0 and all(self.soft_effect(each, loads) <= 0 for each in earlier)
+
+    def hard_effect(self, changes: Changes) -> tuple[Score, Loads] | None:
+        """Return the part of :meth:`effect` that concerns the hard goals, and what the changes add to nodes."""
+        if not self.permits(changes):
             return None
         racks = 0
-        loads: dict[int, list[int]] = {}
+        loads: Loads = {}
         for number, new in changes.items():
+            missing = self.rack_effect(number, new)
+            if missing is None:
+                return None
+            racks += missing
             old = self.replicas[number]
-            if not self._keeps_racks(old, new):
-                if self._loses_racks(old, new):
-                    return None
-                racks += self.missing_racks(number, new) - self.missing_racks(number, old)
             _add_difference(loads, self.partitions[number], old, new)
-        evacuation = sum(load[Goal.REPLICAS] for node, load in loads.items() if node in self._leaving)
+        evacuation = 0
+        if self._leaving:
+            evacuation = sum(load[Goal.REPLICAS] for node, load in loads.items() if node in self._leaving)
         capacity = sum(self._capacity_effect(node, load[Goal.DISK]) for node, load in loads.items())
         if evacuation > 0 or racks > 0 or capacity > 0:
             return None
-        return (evacuation, racks, capacity, *(self._soft_effect(goal, loads) for goal in self.policy.goals))
+        return (evacuation, racks, capacity), loads
+
+    def rack_effect(self, number: int, new: Sequence[int]) -> int | None:
+        """Return how many more racks a partition misses with other replicas; None if it loses racks that stay."""
+        old = self.replicas[number]
+        if self._keeps_racks(old, new):
+            return 0
+        return (
+            None if self._loses_racks(old, new) else self.missing_racks(number, new) - self.missing_racks(number, old)
+        )
+
+    def hard_effect_of_move(self, move: Move, racks: int) -> Score:
+        """Return the part of :meth:`effect` that concerns the hard goals; ``racks`` is :meth:`rack_effect` of it."""
+        number, node, target = move
+        size = self.partitions[number].size_bytes
+        evacuation = (target in self._leaving) - (node in self._leaving)
+        return evacuation, racks, self._capacity_effect(node, -size) + self._capacity_effect(target, size)
+
+    def soft_effect_of_move(self, goal: Goal, move: Move) -> int:
+        """Return the part of :meth:`effect` that concerns a soft goal."""
+        number, node, target = move
+        load = 0 if goal.of_leaders and self.replicas[number][0] != node else self.weights[goal][number]
+        values, total = self.values[goal], 0
+        for each, added in ((node, -load), (target, load)):
+            of_node = self.ranges[goal].get(each)
+            if of_node is not None:
+                total += of_node.excess(values[each] + added) - of_node.excess(values[each])
+        return total
+
+    def permits(self, changes: Changes) -> bool:
+        """Return whether the plan may copy what the changes add."""
+        limit = self.policy.max_bytes
+        return limit is None or self.copied_bytes + self.copied_by(changes) <= max(limit, self.copied_bytes)
+
+    def soft_effect(self, goal: Goal, loads: Loads) -> int:
+        """Return the part of :meth:`effect` that concerns a soft goal, of changes that add ``loads`` to nodes."""
+        values, ranges, total = self.values[goal], self.ranges[goal], 0
+        for node, load in loads.items():
+            added = load[goal]
+            if added and node in ranges:
+                excess = ranges[node].excess
+                total += excess(values[node] + added) - excess(values[node])
+        return total
 
     def copied_by(self, changes: Changes) -> int:
         """Return the bytes that the plan copies more with the changes."""
@@ -218,15 +284,6 @@ class Placement:
         value, limit = self.values[Goal.DISK][node], self._capacities[node]
         return max(0, value + added - limit) - max(0, value - limit)
 
-    def _soft_effect(self, goal: Goal, loads: Mapping[int, Sequence[int]]) -> int:
-        values, ranges, total = self.values[goal], self.ranges[goal], 0
-        for node, load in loads.items():
-            added = load[goal]
-            if added and node in ranges:
-                excess = ranges[node].excess
-                total += excess(values[node] + added) - excess(values[node])
-        return total
-
     def _add(self, node: int, change: Iterable[int]) -> None:
         for goal, value in enumerate(change):
             self.values[goal][node] += value
@@ -248,7 +305,7 @@ class Placement:
         ]
 
 
-def _loads(partition: Partition, replicas: Sequence[int]) -> dict[int, list[int]]:
+def _loads(partition: Partition, replicas: Sequence[int]) -> Loads:
     """Return what a partition adds to the values of its nodes, by goal."""
     loads = {node: [partition.size_bytes, 1, 0, partition.bytes_in, 0] for node in replicas}
     leader = loads[replicas[0]]
@@ -257,7 +314,7 @@ def _loads(partition: Partition, replicas: Sequence[int]) -> dict[int, list[int]
     return loads
 
 
-def _add_difference(loads: dict[int, list[int]], partition: Partition, old: Sequence[int], new: Sequence[int]) -> None:
+def _add_difference(loads: Loads, partition: Partition, old: Sequence[int], new: Sequence[int]) -> None:
     """Add what a change of a partition's replicas adds to the values of nodes, by goal; other nodes keep theirs."""
     size, rate = partition.size_bytes, partition.bytes_in
     for nodes, others, sign in ((old, new, -1), (new, old, 1)):

@@ -7,27 +7,29 @@ equal ones the one that copies the fewest bytes.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import TypeAlias
 
 from tidelog_cli.balance.goals import Goal
-from tidelog_cli.balance.placement import CAPACITY, HARD_GOALS, RACKS, Changes, Placement, Score
+from tidelog_cli.balance.placement import CAPACITY, HARD_GOALS, RACKS, Changes, Move, Placement, Score
 
-_Candidate: TypeAlias = tuple[int, int, tuple[int, ...]]
-"""The load that a change moves from one node to another, the bytes that it copies, and the partitions it changes."""
+_Candidate: TypeAlias = tuple[int, tuple[int, ...]]
+"""The load that a change moves from one node to another, and the partitions that it changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """A kind of change between two nodes: its candidates for a goal, and the change that a candidate stands for.
 
-    Every change moves one of ``counted`` from the first node to the second.
+    ``copied`` returns the bytes that a candidate copies. Every change moves one of ``counted`` from the first node to
+    the second.
     """
 
     candidates: Callable[[Placement, Goal, int, int], Iterable[_Candidate]]
+    copied: Callable[[Placement, int, int, tuple[int, ...]], int]
     changes: Callable[[Placement, int, int, tuple[int, ...]], Changes]
     load: Callable[[Placement, Goal, int, int, tuple[int, ...]], int]
     """Returns what a change moves from one node to the other for a goal."""
@@ -105,49 +107,68 @@ def _greatest_gain(
     of_source, of_target = placement.ranges[goal][source], placement.ranges[goal][target]
     source_value, target_value = placement.values[goal][source], placement.values[goal][target]
     before = of_source.excess(source_value) + of_target.excess(target_value)
-    afters: dict[int, int] = {}
-    ranked = []
-    for load, copied, numbers in kind.candidates(placement, goal, source, target):
-        after = afters.get(load)
-        if after is None:
-            afters[load] = after = of_source.excess(source_value - load) + of_target.excess(target_value + load)
-        if after < before:
-            ranked.append((after, copied, sorted(numbers), numbers))
+    candidates = list(kind.candidates(placement, goal, source, target))
+    source_excess, target_excess = of_source.excess, of_target.excess
+    afters = {
+        load: source_excess(source_value - load) + target_excess(target_value + load)
+        for load in {load for load, _ in candidates}
+    }
+    found = [(after, numbers) for load, numbers in candidates if (after := afters[load]) < before]
+    if len(found) > _TRIED_CHANGES:
+        # The bytes to copy matter only among those with the greatest gains.
+        worst = sorted([after for after, _ in found])[_TRIED_CHANGES - 1]
+        found = [candidate for candidate in found if candidate[0] <= worst]
+    ranked = [
+        (after, kind.copied(placement, source, target, numbers), sorted(numbers), numbers) for after, numbers in found
+    ]
     for *_, numbers in nsmallest(_TRIED_CHANGES, ranked):
         # Most candidates fail here, at a fraction of the cost of their whole effect.
         if any(placement.worsens(g, source, target, kind.load(placement, g, source, target, numbers)) for g in earlier):
             continue
         changes = kind.changes(placement, source, target, numbers)
-        if _is_progress(placement.effect(changes), position):
+        if placement.is_progress(changes, position):
             return changes
     return None
 
 
-def _best(placement: Placement, position: int, candidates: Iterable[Changes]) -> Changes | None:
-    """Return the change with the best effect on all goals."""
-    found = [
-        (effect, placement.copied_by(changes), sorted(changes.items()), changes)
-        for changes in candidates
-        if (effect := placement.effect(changes)) is not None and _is_progress(effect, position)
-    ]
-    return min(found, key=lambda item: item[:3])[3] if found else None
+def _best(placement: Placement, position: int, moves: Iterable[Move]) -> Changes | None:
+    """Return the move of one partition with the best effect on all goals among those that reduce a hard one's score."""
+    by_place: dict[tuple[int, str | None], int | None] = {}
+    by_effect = defaultdict[Score, list[Move]](list)
+    for move in moves:
+        number, node, target = move
+        place = node, placement.rack(target)
+        if place not in by_place:
+            # Of the target, its rack alone matters to the racks of the partition.
+            by_place[place] = placement.rack_effect(number, _moved(placement, move))
+        racks = by_place[place]
+        if racks is None or racks > 0 or (position == RACKS and racks == 0):
+            continue
+        effect = placement.hard_effect_of_move(move, racks)
+        if effect[position] < 0 and max(effect) <= 0 and placement.permits({number: _moved(placement, move)}):
+            by_effect[effect].append(move)
+    if not by_effect:
+        return None
+    best = by_effect[min(by_effect)]
+    for goal in placement.policy.goals:
+        # A goal matters only among the moves that are equal for the goals before it.
+        if len(best) == 1:
+            break
+        scores = [placement.soft_effect_of_move(goal, move) for move in best]
+        least = min(scores)
+        best = [move for move, score in zip(best, scores, strict=True) if score == least]
+    changes = [{move[0]: _moved(placement, move)} for move in best]
+    return min(changes, key=lambda each: (placement.copied_by(each), sorted(each.items())))
 
 
-def _is_progress(effect: Score | None, position: int) -> bool:
-    return effect is not None and effect[position] < 0 and all(value <= 0 for value in effect[:position])
-
-
-def _rack_moves(placement: Placement) -> Iterator[Iterable[Changes]]:
+def _rack_moves(placement: Placement) -> Iterator[Iterable[Move]]:
     """Yield the moves of each partition that could be in more racks."""
     for number in placement.apart:
         if placement.is_movable(number):
-            replicas = placement.replicas[number]
-            missing = placement.missing_racks(number, replicas)
-            moves = (changes for node in replicas for changes in _moves_from(placement, number, node))
-            yield [changes for changes in moves if placement.missing_racks(number, changes[number]) < missing]
+            yield [move for node in placement.replicas[number] for move in _moves_from(placement, number, node)]
 
 
-def _unloading_moves(placement: Placement) -> Iterator[Iterable[Changes]]:
+def _unloading_moves(placement: Placement) -> Iterator[Iterable[Move]]:
     """Yield the moves of each partition away from a node whose disk is too full, the largest first."""
     for node in placement.available:
         if (placement.free_bytes(node) or 0) < 0:
@@ -156,18 +177,25 @@ def _unloading_moves(placement: Placement) -> Iterator[Iterable[Changes]]:
                 yield _moves_from(placement, number, node)
 
 
-def _moves_from(placement: Placement, number: int, node: int) -> Iterator[Changes]:
+def _moves_from(placement: Placement, number: int, node: int) -> list[Move]:
     replicas = placement.replicas[number]
-    for target in placement.available:
-        if target not in replicas:
-            yield {number: _replaced(replicas, node, target)}
+    return [(number, node, target) for target in placement.available if target not in replicas]
+
+
+def _moved(placement: Placement, move: Move) -> tuple[int, ...]:
+    number, node, target = move
+    return _replaced(placement.replicas[number], node, target)
 
 
 def _leader_moves(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[_Candidate]:
     weights, on_target = placement.weights[goal], placement.on_node[target]
     for number in placement.movable_on(source):
         if number in on_target and placement.replicas[number][0] == source:
-            yield weights[number], 0, (number,)
+            yield weights[number], (number,)
+
+
+def _copied_by_leader_move(_: Placement, __: int, ___: int, ____: tuple[int, ...]) -> int:
+    return 0
 
 
 def _leader_move(placement: Placement, source: int, target: int, numbers: tuple[int, ...]) -> Changes:
@@ -176,7 +204,11 @@ def _leader_move(placement: Placement, source: int, target: int, numbers: tuple[
 
 def _replica_moves(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[_Candidate]:
     for load, number in _loads_without(placement, goal, source, target):
-        yield load, _copied(placement, number, source, target), (number,)
+        yield load, (number,)
+
+
+def _copied_by_replica_move(placement: Placement, source: int, target: int, numbers: tuple[int, ...]) -> int:
+    return _copied(placement, numbers[0], source, target)
 
 
 def _replica_move(placement: Placement, source: int, target: int, numbers: tuple[int, ...]) -> Changes:
@@ -186,10 +218,14 @@ def _replica_move(placement: Placement, source: int, target: int, numbers: tuple
 def _swaps(placement: Placement, goal: Goal, source: int, target: int) -> Iterator[_Candidate]:
     small = nsmallest(_SWAP_CANDIDATES, _loads_without(placement, goal, target, source))
     for load, number in nlargest(_SWAP_CANDIDATES, _loads_without(placement, goal, source, target)):
-        copied = _copied(placement, number, source, target)
         for other_load, other in small:
             if load > other_load:
-                yield load - other_load, copied + _copied(placement, other, target, source), (number, other)
+                yield load - other_load, (number, other)
+
+
+def _copied_by_swap(placement: Placement, source: int, target: int, numbers: tuple[int, ...]) -> int:
+    number, other = numbers
+    return _copied(placement, number, source, target) + _copied(placement, other, target, source)
 
 
 def _swap(placement: Placement, source: int, target: int, numbers: tuple[int, ...]) -> Changes:
@@ -218,18 +254,21 @@ def _load_of_swap(placement: Placement, goal: Goal, source: int, target: int, nu
     return _load(placement, goal, number, source) - _load(placement, goal, other, target)
 
 
-_LEADER_MOVES = _Kind(_leader_moves, _leader_move, _load_of_leader, Goal.LEADERS)
-_REPLICA_MOVES = _Kind(_replica_moves, _replica_move, _load_of_replica, Goal.REPLICAS)
-_SWAPS = _Kind(_swaps, _swap, _load_of_swap)
+_LEADER_MOVES = _Kind(_leader_moves, _copied_by_leader_move, _leader_move, _load_of_leader, Goal.LEADERS)
+_REPLICA_MOVES = _Kind(_replica_moves, _copied_by_replica_move, _replica_move, _load_of_replica, Goal.REPLICAS)
+_SWAPS = _Kind(_swaps, _copied_by_swap, _swap, _load_of_swap)
 
 
-def _loads_without(placement: Placement, goal: Goal, node: int, other: int) -> Iterator[tuple[int, int]]:
-    """Yield the partitions with a replica on a node and none on the other, each behind its load on the node."""
+def _loads_without(placement: Placement, goal: Goal, node: int, other: int) -> list[tuple[int, int]]:
+    """Return the partitions with a replica on a node and none on the other, each behind its load on the node."""
     weights, on_other, replicas = placement.weights[goal], placement.on_node[other], placement.replicas
-    is_of_leaders = goal.of_leaders
-    for number in placement.movable_on(node):
-        if number not in on_other:
-            yield (0 if is_of_leaders and replicas[number][0] != node else weights[number]), number
+    if goal.of_leaders:
+        return [
+            (weights[number] if replicas[number][0] == node else 0, number)
+            for number in placement.movable_on(node)
+            if number not in on_other
+        ]
+    return [(weights[number], number) for number in placement.movable_on(node) if number not in on_other]
 
 
 def _copied(placement: Placement, number: int, source: int, target: int) -> int:
@@ -249,7 +288,7 @@ def _leader_chain(placement: Placement, position: int) -> Changes | None:
             is_outside = leads[source] > ranges[source].most or leads[node] < ranges[node].least
             if is_outside and leads[source] - leads[node] >= 2:
                 changes = _chain_to(placement, came_by, source, node)
-                if _is_progress(placement.effect(changes), position):
+                if placement.is_progress(changes, position):
                     return changes
             for successor, number in placement.successors(node).items():
                 if successor != source and successor not in came_by:
