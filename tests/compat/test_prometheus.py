@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
-import re
 import shutil
-import socket
-import subprocess
-import urllib.parse
-import urllib.request
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from acknowledged import wait_for
 
 from tidelog.admin import AdminClient, NewTopic
@@ -24,8 +22,22 @@ pytestmark = [
     pytest.mark.compat,
     pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not on the PATH"),
 ]
-ALERTS = Path(__file__).parents[2] / "deploy" / "monitoring" / "alerts.yaml"
+MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
+DASHBOARDS = MONITORING / "dashboards"
 WAIT_S = 60.0
+
+
+def _loaded(path: Path) -> Any:
+    """Return a program of the repository that belongs to no package, as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+monitored_cluster = _loaded(MONITORING / "monitored_cluster.py")
 Ask = Callable[[str], list[dict[str, Any]]]
 
 
@@ -40,33 +52,8 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture
 def ask(cluster: LocalCluster, tmp_path: Path) -> Iterator[Ask]:
     """Return the results of a query. The rules have no delays, so that a test need not wait for minutes."""
-    rules = re.sub(r"for: \w+", "for: 1s", ALERTS.read_text())
-    (tmp_path / "alerts.yaml").write_text(rules)
-    jobs = {"tidelog-controllers": cluster.controllers, "tidelog-nodes": cluster.nodes}
-    configuration = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": ["alerts.yaml"],
-        "scrape_configs": [
-            {
-                "job_name": name,
-                "static_configs": [
-                    {"targets": [p.metrics_address for p in processes.values()], "labels": {"cluster": "c"}}
-                ],
-            }
-            for name, processes in jobs.items()
-        ],
-    }
-    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
-    options = ("--config.file=prometheus.yaml", "--storage.tsdb.path=data", f"--web.listen-address={address}")
-    with (
-        (tmp_path / "log").open("w") as log,
-        subprocess.Popen(["prometheus", *options], cwd=tmp_path, stderr=log) as prometheus,
-    ):
-        yield lambda query: _results(address, query)
-        prometheus.terminate()
+    with monitored_cluster.scraped(cluster, tmp_path, scrape_s=1) as prometheus:
+        yield prometheus.query
 
 
 def test_prometheus_scrapes_every_process_and_alerts_fire_for_faults_alone(cluster: LocalCluster, ask: Ask) -> None:
@@ -89,15 +76,29 @@ def test_prometheus_scrapes_every_process_and_alerts_fire_for_faults_alone(clust
     wait_for(lambda: "NoActiveController" in fired(ask), "the alert of a lost quorum", WAIT_S)
 
 
+@pytest.mark.slow
+def test_every_panel_has_data_in_a_cluster_under_load_and_faults(tmp_path: Path) -> None:
+    with (
+        monitored_cluster.busy_cluster() as cluster,
+        monitored_cluster.scraped(cluster, tmp_path) as prometheus,
+    ):
+        start_s = time.time()
+        monitored_cluster.inject_faults(cluster, pause_s=10)
+        expressions = [
+            (f"{path.stem}: {panel['title']}", monitored_cluster.expression_of(target["expr"]))
+            for path in sorted(DASHBOARDS.glob("*.json"))
+            for panel in json.loads(path.read_text())["panels"]
+            for target in panel.get("targets", ())[:1]
+        ]
+
+        def silent() -> list[str]:
+            return [name for name, each in expressions if not prometheus.query_range(each, start_s, time.time())]
+
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: silent() == [], "data of every panel", WAIT_S)
+        assert silent() == []
+
+
 def fired(ask: Ask) -> set[str]:
     alerts = ask('ALERTS{alertstate="firing"}')
     return {alert["metric"]["alertname"].removeprefix("Tidelog") for alert in alerts}
-
-
-def _results(address: str, query: str) -> list[dict[str, Any]]:
-    try:
-        with urllib.request.urlopen(f"http://{address}/api/v1/query?query={urllib.parse.quote(query)}") as answer:
-            results: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-    except OSError:
-        return []
-    return results

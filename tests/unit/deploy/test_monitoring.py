@@ -24,6 +24,7 @@ RULES = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0]["r
 DECLARED: dict[str, Metric] = {
     metric.name: metric for _, metrics in (*node.DECLARED, *controller.DECLARED) for metric in metrics
 }
+MAX_FIGURE_BYTES = 300_000
 OF_PROMETHEUS = {"cluster", "instance", "job", "le"}
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not on the PATH (Debian's package prometheus has it)"
@@ -174,3 +175,33 @@ def _firing(alert: str, series: dict[str, str]) -> dict[str, Any]:
 
 def _series(series: dict[str, str]) -> list[dict[str, str]]:
     return [{"series": name, "values": values} for name, values in series.items()]
+
+
+def test_every_dashboard_has_a_figure_in_the_docs() -> None:
+    page = (REPOSITORY / "docs" / "monitoring.md").read_text()
+    for path in (MONITORING / "dashboards").glob("*.json"):
+        figure = f"images/dashboards/{path.stem}.png"
+        assert f"({figure})" in page
+        assert (REPOSITORY / "docs" / figure).stat().st_size <= MAX_FIGURE_BYTES
+
+
+def test_figures_have_the_units_of_grafana(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(MONITORING))
+    pytest.importorskip("matplotlib", reason="the extra demo is not installed")
+    pytest.importorskip("confluent_kafka", reason="the extra schema-registry is not installed")
+    rendered = runpy.run_path(str(MONITORING / "render_dashboards.py"))
+    units = {
+        panel["fieldConfig"]["defaults"]["unit"]
+        for path in (MONITORING / "dashboards").glob("*.json")
+        for panel in json.loads(path.read_text())["panels"]
+        if panel["type"] != "row"
+    }
+    for unit in units:
+        assert rendered["text_of"](0, unit).startswith("0")
+    examples = {
+        (0.5, "percentunit"): "50 %",
+        (1536, "bytes"): "1.5 KiB",
+        (0.002, "s"): "2 ms",
+        (1500, "Bps"): "1.5 kB/s",
+    }
+    assert {key: rendered["text_of"](*key) for key in examples} == examples
