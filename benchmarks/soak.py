@@ -101,9 +101,11 @@ class Load:
             try:
                 work()
             except Exception as error:  # noqa: BLE001  # every kind counts
-                text = f"{work.__name__.strip('_')}: {error}"[:200]
-                self.counts.errors[text] = self.counts.errors.get(text, 0) + 1
+                self._count(f"{work.__name__.strip('_')}: {error}")
                 self._stopping.wait(1)
+
+    def _count(self, text: str) -> None:
+        self.counts.errors[text[:200]] = self.counts.errors.get(text[:200], 0) + 1
 
     def _produce(self) -> None:
         value = b"v" * _VALUE_BYTES
@@ -124,6 +126,7 @@ class Load:
             self.counts.acknowledged += 1
         else:
             self.counts.failed += 1
+            self._count(f"delivery: {error.name()}")
 
     def _read(self) -> None:
         with self._member() as consumer:
