@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from shared_spark_clients import closing_shared_clients
 from sink_runner import PARTITIONS, SINK, Crash, Runner, crash_and_recover, expected, open_ids
 from spark_cluster import IS_STANDALONE, Spark
 from spark_sink_model import BATCHES, ModelSpark
@@ -38,7 +39,7 @@ in_campaign = pytest.mark.skipif(not IS_CAMPAIGN, reason="make chaos runs it; th
 def test_batch_is_committed_once_after_a_crash_at_any_command(is_after: bool) -> None:
     commands, crashed = 1, True
     while crashed:
-        with FakeCluster() as fake:
+        with FakeCluster() as fake, closing_shared_clients():
             fake.create_topic("t", partitions=PARTITIONS)
             crashed = crash_and_recover(fake, commands, is_after=is_after)
         commands += 1
