@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 
 def version() -> str:
     """Return the version of Tidelog."""
+    from importlib import metadata  # costs 20 ms, which clients without telemetry need not pay
+
     return metadata.version("tidelog")
 
 

@@ -41,6 +41,7 @@ LIST_OFFSETS = "/tidelog.v1.LogService/ListOffsets"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_worst_request_of_every_api_stays_within_its_budget() -> None:
     with LocalCluster(controllers=1, nodes=1, config=SETTINGS) as cluster:
         warm_up(cluster)

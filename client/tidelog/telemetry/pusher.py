@@ -38,7 +38,6 @@ from tidelog.telemetry.session import (
 )
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import OUTAGES, UNREACHABLE, ErrorCode, TidelogError, error_for
-from tidelog_foundation.records.compression import CODECS, compress
 from tidelog_foundation.transport.loop import monotonic_ms, step_when_due
 
 logger = logging.getLogger(__name__)
@@ -162,6 +161,9 @@ class TelemetryPusher:
         )
 
     async def _push(self, push: Push) -> Accepted:
+        # Most clients have no subscription, and need not load the codecs.
+        from tidelog_foundation.records.compression import CODECS, compress
+
         subscription = push.subscription
         compression = next((known for known in subscription.compressions if 0 < known < len(CODECS)), 0)
         request = pb.PushTelemetryRequest(

@@ -240,12 +240,9 @@ class Node:
         )
         self._connection = LivenessConnection(self._broker_id, self._controller)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
-        self._topic_creation = TopicCreation(
-            self._controller,
-            [config.offsets_topic.creatable(), config.transaction_topic.creatable()],
-            config.num_partitions,
-            config.default_replication_factor,
-        )
+        internal = [config.offsets_topic.creatable(), config.transaction_topic.creatable()]
+        numbers = config.num_partitions, config.default_replication_factor
+        self._topic_creation = TopicCreation(self._controller, internal, *numbers)
         self._cleaner = CleanerJob(config, self._clean_logs)
         between_nodes = ChannelSecurity(to_nodes, self._sasl.login)
         self._transport = replica_transport(config, between_nodes)

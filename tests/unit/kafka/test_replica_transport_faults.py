@@ -187,7 +187,8 @@ def test_bytes_that_nobody_asked_for_end_the_connection_and_no_fetch():
             while transport._connections._address_of:  # noqa: ASYNC110 what is waited for has no event
                 await asyncio.sleep(0.001)
             assert (await transport.fetch(address, request(), SOON_S)).session_id == 7
-            assert leader.connections == 2
+            # The second answer may arrive before the fetch that follows on the same connection.
+            assert leader.connections >= 2
 
     asyncio.run(run())
 

@@ -221,4 +221,6 @@ def test_an_outage_is_told_once(cluster: FakeCluster) -> None:
         cluster.start()
         until([waiting], lambda: len(waiting.messages) == 20)
     errors = [m.error() for m in waiting.errors]
-    assert errors == [KafkaError._ALL_BROKERS_DOWN]  # type: ignore[attr-defined]
+    # The first answer after the start may be that the coordinator's partition has no leader yet.
+    told = [error for error in errors if error != KafkaError.COORDINATOR_NOT_AVAILABLE]  # type: ignore[attr-defined]
+    assert told == [KafkaError._ALL_BROKERS_DOWN]  # type: ignore[attr-defined]

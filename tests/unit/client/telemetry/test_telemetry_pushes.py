@@ -13,6 +13,7 @@ from support.scrapes import MONITORED, Scrape, node_port, scrape
 
 from tidelog import AdminClient, Consumer, KafkaError, KafkaException, Producer, aio
 from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from tidelog.telemetry import pusher
 from tidelog.testing import FakeCluster
 
 pytestmark = pytest.mark.costly
@@ -83,12 +84,17 @@ def test_clients_push_their_metrics_and_the_node_exports_them(cluster: FakeClust
         assert found.value("tidelog_client_telemetry_pushes_total", result="NONE") > 0
 
 
-def test_last_push_of_a_client_contains_its_last_values(cluster: FakeCluster) -> None:
+def test_last_push_of_a_client_contains_its_last_values(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pusher, "_LAST_PUSH_S", DEADLINE_S)
     with Producer(settings(cluster)) as producer:
         producer.produce("pushed", b"x")
         assert producer.flush(DEADLINE_S) == 0
         own = id_text(producer)
-    assert own in seen(cluster).labels("tidelog_client_metric_value", label="client_instance_id")
+
+    def is_seen() -> bool:
+        return own in seen(cluster).labels("tidelog_client_metric_value", label="client_instance_id")
+
+    wait_for(is_seen, "the last push", DEADLINE_S)
 
 
 def test_client_without_subscription_pushes_nothing_and_closes_at_once(cluster: FakeCluster) -> None:

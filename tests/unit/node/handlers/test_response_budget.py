@@ -160,7 +160,7 @@ def test_budget_is_whole_again_whenever_readers_give_up(cluster_of, crowded, wai
                 while rounds < 40 or not most:
                     rounds += 1
                     calls = [stub.Fetch(request) for _ in range(10)]
-                    await asyncio.sleep(rng.random() * 0.01)
+                    await asyncio.sleep(rng.random() * 0.01 * (1 + rounds // 40))
                     most = max(most, budget.taken)
                     for call in calls:
                         call.cancel()

@@ -21,7 +21,7 @@ KAFKA_TYPES = {
     "INT": """
         add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
         broker.heartbeat.interval.ms connection.failed.authentication.delay.ms
-        compression.gzip.level compression.lz4.level compression.zstd.level
+        compression.gzip.level compression.lz4.level compression.zstd.level default.replication.factor
         fetch.max.bytes group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
         group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.min.heartbeat.interval.ms
         group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
@@ -31,7 +31,7 @@ KAFKA_TYPES = {
         log.retention.hours log.retention.minutes log.roll.hours log.roll.jitter.hours log.segment.bytes
         max.connection.creation.rate max.connections max.connections.per.ip
         max.incremental.fetch.session.cache.slots message.max.bytes
-        min.insync.replicas node.id num.recovery.threads.per.data.dir offset.metadata.max.bytes
+        min.insync.replicas node.id num.partitions num.recovery.threads.per.data.dir offset.metadata.max.bytes
         offsets.commit.timeout.ms offsets.retention.minutes offsets.topic.compression.codec
         offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.check.interval.ms
         producer.id.expiration.ms quota.window.num quota.window.size.seconds
