@@ -55,7 +55,7 @@ from tidelog.producer.core.events import (
 from tidelog.producer.core.faults import fatal_error, silent_node, timed_out
 from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog.producer.core.numbering import ProducerIdAndEpoch
-from tidelog.producer.core.partition_queue import Identity, PartitionQueue
+from tidelog.producer.core.partition_queue import TOO_LARGE, Identity, PartitionQueue
 from tidelog.producer.core.partitioner import TopicPartitioner
 from tidelog.producer.core.pending import PendingRecords
 from tidelog.producer.core.timing import Timing, hindrances
@@ -346,7 +346,7 @@ class Accumulator:
             # The log contains it, even if the leader no longer knows its offset.
             queue.acknowledge(batch, Outcome(None), now_ms)
             return self._drain(queue)
-        if error.code is ErrorCode.MESSAGE_TOO_LARGE and event.is_refused and batch.may_be_split:
+        if error.code in TOO_LARGE and event.is_refused and batch.may_be_split:
             if queue.split(batch, error) and batch not in queue.sent:
                 del self._sent[batch.batch_id]
             return self._drain(queue)

@@ -62,6 +62,9 @@ REFUSALS = frozenset(
 )
 """Errors that a leader finds before it appends. All others, such as a change of leader or a timeout, may come later."""
 
+TOO_LARGE = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
+"""The batch exceeds ``max.message.bytes`` or ``segment.bytes`` of the topic. Smaller ones may fit."""
+
 OUT_OF_SEQUENCE = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID))
 """The leader lacks the previous batch, or no longer knows the producer."""
 

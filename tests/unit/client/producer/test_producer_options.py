@@ -58,11 +58,20 @@ def wait_for(producer: Producer, condition: Any, timeout_s: float = 10) -> None:
         producer.poll(0.01)
 
 
-@pytest.mark.parametrize("is_idempotent", [True, False])
-def test_producer_splits_batches_that_are_too_large_for_the_topic(cluster: FakeCluster, is_idempotent: bool) -> None:
-    name = f"narrow-{is_idempotent}".lower()
+@pytest.mark.parametrize(
+    ("setting", "is_idempotent", "code"),
+    [
+        ("max.message.bytes", True, KafkaError.MESSAGE_TOO_LARGE),
+        ("max.message.bytes", False, KafkaError.MESSAGE_TOO_LARGE),
+        ("segment.bytes", True, KafkaError.RECORD_LIST_TOO_LARGE),
+    ],
+)
+def test_producer_splits_batches_that_are_too_large_for_the_topic(
+    cluster: FakeCluster, setting: str, is_idempotent: bool, code: int
+) -> None:
+    name = f"narrow-{setting}-{is_idempotent}".lower()
     with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
-        for future in admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "1000"})]).values():
+        for future in admin.create_topics([NewTopic(name, 1, 1, config={setting: "1000"})]).values():
             future.result(10)
     sent = [b"%03d" % n * 50 for n in range(40)]
     delivered: list[Message] = []
@@ -80,7 +89,7 @@ def test_producer_splits_batches_that_are_too_large_for_the_topic(cluster: FakeC
     assert values(cluster, name) == [*sent, *sent, b"last"]
     assert [message.offset() for message in delivered] == [*range(40), 80]
     assert list(written) == list(range(40, 80))
-    assert [message.error().code() for message in errors] == [KafkaError.MESSAGE_TOO_LARGE]  # type: ignore[attr-defined]
+    assert [message.error().code() for message in errors] == [code]  # type: ignore[attr-defined]
 
 
 def test_produce_waits_for_room_and_serves_callbacks_meanwhile(cluster: FakeCluster, topic: str) -> None:

@@ -93,8 +93,9 @@ def test_record_that_cannot_be_encoded_leaves_no_batch() -> None:
 class _Narrow:
     """A leader that takes no batch of more than two records, and of an idempotent producer only what follows."""
 
-    def __init__(self, accumulator: Accumulator) -> None:
+    def __init__(self, accumulator: Accumulator, too_large: ErrorCode) -> None:
         self.log: list[bytes | None] = []
+        self._too_large = too_large
         self.settled: list[bytes | None] = []
         self.refused = 0
         self._accumulator = accumulator
@@ -117,7 +118,7 @@ class _Narrow:
         header, values = parse_header(data), [record.value for record in read_records(data)]
         if len(values) > 2:
             self.refused += 1
-            return error_for(ErrorCode.MESSAGE_TOO_LARGE, "more than two")
+            return error_for(self._too_large, "more than two")
         if header.producer_id >= 0:
             is_begun = header.producer_epoch > self._next[0] and header.base_sequence == 0
             if not is_begun and (header.producer_epoch, header.base_sequence) != self._next:
@@ -129,14 +130,17 @@ class _Narrow:
 
 @pytest.mark.parametrize("is_idempotent", [False, True])
 @pytest.mark.parametrize("values", [[None] * 300, [b"x" * (1 << n % 12) for n in range(300)]], ids=["null", "uneven"])
-def test_batch_is_split_until_the_leader_takes_it(values: list[bytes | None], is_idempotent: bool) -> None:
+@pytest.mark.parametrize("too_large", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE])
+def test_batch_is_split_until_the_leader_takes_it(
+    values: list[bytes | None], is_idempotent: bool, too_large: ErrorCode
+) -> None:
     accumulator = Accumulator(replace(LIMITS, idempotent=is_idempotent), lambda attempt: 0.0, lambda n: 0)
     accumulator.handle(TopicLearned("t", 1, [0]), 0)
     accumulator.handle(ProducerIdLearned(5, 0), 0)
     for value in values:
         accumulator.append("t", 0, None, value, (), 1, print, 0)
     accumulator.flushing = 1
-    leader = _Narrow(accumulator)
+    leader = _Narrow(accumulator, too_large)
     rounds = 0
     while accumulator.count:
         rounds += 1
