@@ -39,7 +39,7 @@ _PARTITIONS = 6
 _VALUE_BYTES = 1_000
 _RETENTION_BYTES = 2 << 20
 """Per partition: retention deletes as much as the load writes after less than a minute."""
-_SEGMENT_BYTES = 512 << 10
+_SEGMENT_BYTES = 1 << 20
 _BLOCK_BYTES = 512
 _CHURN_S = 5.0
 _SAMPLE_S = 5.0
