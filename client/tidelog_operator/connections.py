@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from tidelog_operator.cluster_client import ClusterClient, ClusterClients
+from tidelog_foundation.errors import TidelogError
+from tidelog_operator.cluster_client import PASSING, ClusterClient, ClusterClients
 from tidelog_operator.conditions import Refusal
 from tidelog_operator.kubernetes import Kubernetes
 from tidelog_operator.resources import ClusterSpec, parse_cluster
+
+T = TypeVar("T")
 
 CA = "ca.crt"
 KEY_AND_CHAIN = "tls-combined.pem"
@@ -57,6 +61,26 @@ class Connections:
             }
         return await asyncio.to_thread(self._clients.get, spec.name, settings)
 
+    async def has_cluster(self, name: str) -> bool:
+        """Return whether there is a resource ``Tidelog`` with this name that is not being deleted."""
+        resource = await self._kubernetes.get("Tidelog", name)
+        return resource is not None and "deletionTimestamp" not in resource["metadata"]
+
+    async def ask(self, name: str, call: Callable[[], T]) -> T:
+        """Make a blocking call to the cluster with this name, and return its result.
+
+        Raises:
+            Refusal: the cluster refuses what is asked.
+            TidelogError: the cluster does not answer. Its connection is closed, and a later call opens another one.
+        """
+        try:
+            return await asyncio.to_thread(call)
+        except TidelogError as error:
+            if error.code in PASSING:
+                await self.forget(name)
+                raise
+            raise Refusal("ClusterRefused", f"{error.code.name}: {error.message}") from error
+
     async def secret(self, name: str, keys: tuple[str, ...]) -> dict[str, str]:
         """Return the values of a Secret as text.
 
@@ -73,7 +97,7 @@ class Connections:
         return values
 
     async def forget(self, name: str) -> None:
-        """Close the connection to a cluster that is deleted."""
+        """Close the connection to a cluster that is deleted, or that does not answer."""
         await asyncio.to_thread(self._clients.forget, name)
 
     async def close(self) -> None:

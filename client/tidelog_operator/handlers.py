@@ -1,4 +1,4 @@
-"""What kopf calls: one loop per resource, signals when objects of a cluster change, and the end of the operator."""
+"""The handlers of kopf: one loop per resource, signals when objects of a cluster change, the end of the operator."""
 
 from __future__ import annotations
 

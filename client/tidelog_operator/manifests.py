@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import jsonpatch
 
-from tidelog_operator.resources import API_VERSION, CONTROLLER, NODE, ClusterSpec
+from tidelog_operator.resources import CONTROLLER, NODE, ClusterSpec, owner_reference
 from tidelog_operator.settings import properties
 
 Manifest = dict[str, Any]
@@ -187,16 +187,7 @@ def _own(manifest: Manifest, spec: ClusterSpec, owner_uid: str) -> None:
     metadata = manifest["metadata"]
     metadata["namespace"] = spec.namespace
     metadata["labels"][MANAGED_BY] = MANAGER
-    metadata["ownerReferences"] = [
-        {
-            "apiVersion": API_VERSION,
-            "kind": "Tidelog",
-            "name": spec.name,
-            "uid": owner_uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-    ]
+    metadata["ownerReferences"] = [owner_reference("Tidelog", spec.name, owner_uid)]
 
 
 def process_id(pod_name: str) -> int:

@@ -30,7 +30,7 @@ from tidelog_operator.rebalances import (
     parse_rebalance,
     plan_document,
 )
-from tidelog_operator.resources import API_VERSION
+from tidelog_operator.resources import owner_reference
 
 _TURN_S = 2.0
 _MOVES, _ELECTIONS = "moves", "elections"
@@ -123,14 +123,13 @@ def _plan_name(resource: Object) -> str:
 
 def _config_map(resource: Object, data: Mapping[str, str]) -> Object:
     metadata = resource["metadata"]
-    owner = {"apiVersion": API_VERSION, "kind": "TidelogRebalance", "name": metadata["name"], "uid": metadata["uid"]}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": _plan_name(resource),
             "labels": {MANAGED_BY: MANAGER},
-            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+            "ownerReferences": [owner_reference("TidelogRebalance", metadata["name"], metadata["uid"])],
         },
         "data": dict(data),
     }

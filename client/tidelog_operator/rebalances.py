@@ -38,7 +38,7 @@ class State(enum.Enum):
 
 
 class Action(enum.Enum):
-    """What a turn does."""
+    """The work of a turn."""
 
     PLAN = "plan"
     MOVE = "move"

@@ -71,6 +71,18 @@ class ClusterSpec:
         return self.controllers if role == CONTROLLER else self.nodes
 
 
+def owner_reference(kind: str, name: str, uid: str) -> dict[str, Any]:
+    """Return the reference of an object to the custom resource with which it is deleted."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
 def parse_cluster(resource: Mapping[str, Any]) -> ClusterSpec:
     """Return the cluster that a resource describes. The API server has checked it against the schema.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_operator.cluster_client import PASSING
@@ -33,18 +34,12 @@ class TopicReconciler:
         spec = parse_topic(resource)
         await self._refuse_second(resource, spec.cluster, spec.name)
         client = await self._connections.of_cluster(spec.cluster)
-        try:
-            for _ in range(_CHANGES):
-                state = await asyncio.to_thread(read_topic, client.admin, spec.name)
-                change = next_change(spec, state)
-                if change is None:
-                    break
-                await asyncio.to_thread(change_topic, client.admin, spec, change)
-        except TidelogError as error:
-            if error.code in PASSING:
-                await self._connections.forget(spec.cluster)
-                raise
-            raise Refusal("ClusterRefused", f"{error.code.name}: {error.message}") from error
+        for _ in range(_CHANGES):
+            state = await self._connections.ask(spec.cluster, partial(read_topic, client.admin, spec.name))
+            change = next_change(spec, state)
+            if change is None:
+                break
+            await self._connections.ask(spec.cluster, partial(change_topic, client.admin, spec, change))
         if state is None or change is not None:
             return Outcome(False, "Changing", f"topic {spec.name} is changed by somebody else at the same time")
         fields = {
@@ -62,9 +57,8 @@ class TopicReconciler:
         """
         try:
             spec = parse_topic(resource)
-            cluster = await self._kubernetes.get("Tidelog", spec.cluster)
-            is_gone = cluster is None or "deletionTimestamp" in cluster["metadata"]
-            if spec.is_kept or is_gone or not (resource.get("status") or {}).get("topicId"):
+            is_unmade = not (resource.get("status") or {}).get("topicId")
+            if spec.is_kept or is_unmade or not await self._connections.has_cluster(spec.cluster):
                 return True
             client = await self._connections.of_cluster(spec.cluster)
             state = await asyncio.to_thread(read_topic, client.admin, spec.name)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import dataclasses
 import secrets
-from collections.abc import Callable
-from typing import TypeVar
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_operator.cluster_client import PASSING, ClusterClient
 from tidelog_operator.conditions import Outcome, Refusal
 from tidelog_operator.connections import PASSWORD, Connections
 from tidelog_operator.kubernetes import Kubernetes, Object
 from tidelog_operator.manifests import MANAGED_BY, MANAGER
-from tidelog_operator.resources import API_VERSION
+from tidelog_operator.resources import owner_reference
 from tidelog_operator.user_client import change_user, read_user
 from tidelog_operator.users import UserSpec, changes, parse_user
-
-T = TypeVar("T")
 
 _PASSWORD_BYTES = 24
 
@@ -43,11 +37,11 @@ class UserReconciler:
         password, version = await self._password(spec, resource["metadata"]["uid"])
         credential = (resource.get("status") or {}).get("credential", "")
 
-        def apply(client: ClusterClient) -> None:
+        def apply() -> None:
             state = read_user(client.admin, spec, credential)
             change_user(client.admin, spec, changes(spec, state, version), password)
 
-        await self._ask(spec, client, apply)
+        await self._connections.ask(spec.cluster, apply)
         fields = {"username": spec.name, "principal": spec.principal, "credential": version, "secret": spec.secret}
         return Outcome(True, "Ready", f"user {spec.name} is as wanted", fields)
 
@@ -55,30 +49,20 @@ class UserReconciler:
         """Remove the credential, ACLs and quotas of a deleted resource; return whether its finalizer can go."""
         try:
             spec = parse_user(resource)
-            cluster = await self._kubernetes.get("Tidelog", spec.cluster)
-            if cluster is None or "deletionTimestamp" in cluster["metadata"]:
+            if not await self._connections.has_cluster(spec.cluster):
                 return True
             client = await self._connections.of_cluster(spec.cluster)
             nobody = dataclasses.replace(spec, secret=None, acls=frozenset(), quotas={})
 
-            def remove(client: ClusterClient) -> None:
+            def remove() -> None:
                 change_user(client.admin, spec, changes(nobody, read_user(client.admin, spec, ""), ""), b"")
 
-            await self._ask(spec, client, remove)
+            await self._connections.ask(spec.cluster, remove)
         except Refusal:
             return True
         except TidelogError:
             return False
         return True
-
-    async def _ask(self, spec: UserSpec, client: ClusterClient, call: Callable[[ClusterClient], T]) -> T:
-        try:
-            return await asyncio.to_thread(call, client)
-        except TidelogError as error:
-            if error.code in PASSING:
-                await self._connections.forget(spec.cluster)
-                raise
-            raise Refusal("ClusterRefused", f"{error.code.name}: {error.message}") from error
 
     async def _password(self, spec: UserSpec, uid: str) -> tuple[bytes, str]:
         """Return the password of a user and the version of its Secret, which is created if there is none."""
@@ -96,14 +80,13 @@ class UserReconciler:
     def _secret(self, spec: UserSpec, uid: str) -> Object:
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        owner = {"apiVersion": API_VERSION, "kind": "TidelogUser", "name": spec.name, "uid": uid, "controller": True}
         return {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {
                 "name": spec.secret,
                 "labels": {MANAGED_BY: MANAGER},
-                "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
+                "ownerReferences": [owner_reference("TidelogUser", spec.name, uid)],
             },
             "stringData": {
                 "username": spec.name,

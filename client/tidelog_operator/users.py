@@ -58,7 +58,7 @@ class UserState:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What to change: quotas with None are removed."""
+    """The changes that a user needs. Quotas with None are removed."""
 
     writes_credential: bool
     deletes_credential: bool

@@ -18,7 +18,7 @@ Score: TypeAlias = tuple[int, ...]
 """Replicas on leaving nodes, missing racks, bytes over capacity, then the excess of each soft goal."""
 
 Loads: TypeAlias = dict[int, list[int]]
-"""What changes add to the values of nodes, by node and goal."""
+"""The sums that changes add to the values of nodes, by node and goal."""
 
 Move: TypeAlias = tuple[int, int, int]
 """A partition, and the nodes from which and to which one of its replicas moves."""
