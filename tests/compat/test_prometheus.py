@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from acknowledged import wait_for
+from programs import load_program
 
 from tidelog.admin import AdminClient, NewTopic
 from tidelog.testing import LocalCluster
@@ -27,17 +26,7 @@ DASHBOARDS = MONITORING / "dashboards"
 WAIT_S = 60.0
 
 
-def _loaded(path: Path) -> Any:
-    """Return a program of the repository that belongs to no package, as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-monitored_cluster = _loaded(MONITORING / "monitored_cluster.py")
+monitored_cluster = load_program(MONITORING / "monitored_cluster.py")
 Ask = Callable[[str], list[dict[str, Any]]]
 
 

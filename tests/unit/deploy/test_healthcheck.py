@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import ssl
 import threading
@@ -14,18 +13,14 @@ from types import ModuleType
 
 import pytest
 from certificates import Authority
+from programs import load_program
 
 PROPERTIES = "node.id=1\n# metrics.listeners=HTTP://commented:1\n metrics.listeners = HTTP://0.0.0.0:9404 \n"
 
 
 @pytest.fixture(scope="module")
 def healthcheck(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("healthcheck", repository / "deploy" / "docker" / "healthcheck.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(repository / "deploy" / "docker" / "healthcheck.py")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import importlib.util
 import json
 import threading
 from collections.abc import Iterator
@@ -13,18 +12,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from programs import load_program
 
 ENVIRONMENT = {"MACHINE": "node-a"}
 
 
 @pytest.fixture(scope="module")
 def rack(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("rack", repository / "deploy" / "docker" / "rack.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(repository / "deploy" / "docker" / "rack.py")
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
+from programs import load_program
 
 CHANGELOG = """# Changelog
 
@@ -34,12 +34,7 @@ CHANGELOG = """# Changelog
 
 @pytest.fixture(scope="module")
 def release(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release", repository / "deploy" / "release.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(repository / "deploy" / "release.py")
 
 
 @pytest.mark.parametrize(

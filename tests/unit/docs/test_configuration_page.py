@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from programs import load_program
 
 from tidelog_foundation.config import at_least, describe, setting
 
@@ -30,12 +30,7 @@ class _Settings:
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", REPOSITORY / "docs" / "generate_configuration.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(REPOSITORY / "docs" / "generate_configuration.py")
 
 
 def test_page_is_up_to_date(generator: ModuleType) -> None:
