@@ -24,6 +24,7 @@ PACKAGES = (
     "tidelog",
     "tidelog_chaos",
     "tidelog_cli",
+    "tidelog_connect",
     "tidelog_foundation",
     "tidelog_node",
     "tidelog_operator",
