@@ -70,10 +70,19 @@ _GROUP: Final = 'cluster="$cluster",group=~"$group"'
 _DENIED: Final = f'{_NODE},decision="denied"'
 _REQUEST: Final = "tidelog_kafka_request_duration_seconds"
 _CALL: Final = "tidelog_grpc_request_duration_seconds"
+_LAG: Final = "tidelog_quorum_replica_lag_records"
 
 
 def _traffic(metric: str, by: str, where: str) -> str:
     return f"sum by ({by}) (rate({metric}{{{where}}}{_RATE}))"
+
+
+def _as_the_leader_knows(metric: str, by: str) -> str:
+    """Return one series for each value of ``by``, from a metric that only the leading controller has.
+
+    Without it, there is one for each controller that has led, and lines of the same name.
+    """
+    return f"max by ({by}) ({metric}{{{_CLUSTER}}})"
 
 
 CLUSTER: Final = Dashboard(
@@ -322,16 +331,18 @@ QUORUM: Final = Dashboard(
             ),
         ),
         "Replicas": (
-            _graph("Lag of controllers", f"tidelog_quorum_replica_lag_records{{{_CLUSTER}}}", "{{role}} {{replica}}"),
+            _graph("Lag of controllers", _as_the_leader_knows(_LAG, "role, replica"), "{{role}} {{replica}}"),
             _graph(
                 "Time since the last contact",
-                f"tidelog_quorum_replica_last_contact_seconds{{{_CLUSTER}}}",
+                _as_the_leader_knows("tidelog_quorum_replica_last_contact_seconds", "role, replica"),
                 "{{role}} {{replica}}",
                 "s",
             ),
-            _graph("Lag of nodes", f"tidelog_metadata_node_lag_records{{{_CLUSTER}}}", "node {{node}}"),
+            _graph("Lag of nodes", _as_the_leader_knows("tidelog_metadata_node_lag_records", "node"), "node {{node}}"),
             _graph(
-                "Entries behind the latest snapshot", f"tidelog_metadata_snapshot_lag_records{{{_CLUSTER}}}", "entries"
+                "Entries behind the latest snapshot",
+                f"max(tidelog_metadata_snapshot_lag_records{{{_CLUSTER}}})",
+                "entries",
             ),
         ),
     },

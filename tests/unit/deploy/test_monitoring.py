@@ -68,6 +68,27 @@ def test_dashboards_are_those_that_are_declared() -> None:
     assert fresh == {path.name: path.read_text() for path in (MONITORING / "dashboards").iterdir()}
 
 
+def legends() -> Iterator[tuple[str, str, str]]:
+    for path in sorted((MONITORING / "dashboards").glob("*.json")):
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel.get("targets", ()):
+                yield f"{path.stem}: {panel['title']}", target["expr"], target["legendFormat"]
+
+
+@pytest.mark.parametrize(("place", "expression", "legend"), list(legends()))
+def test_legend_of_a_panel_tells_its_series_apart(place: str, expression: str, legend: str) -> None:
+    """A series has the labels that the query groups by, or those of its metric; the panel has one cluster alone."""
+    grouped = re.search(r"\bby \(([^)]*)\)", expression)
+    if grouped is not None:
+        labels = {label.strip() for label in grouped[1].split(",")}
+    elif re.match(r"(sum|max)\(", expression):
+        labels = set()
+    else:
+        of_metric = (DECLARED[name].labels for name in re.findall(r"\btidelog_\w+", expression))
+        labels = {"instance"}.union(*of_metric)
+    assert labels - {"le"} == set(re.findall(r"\{\{(\w+)\}\}", legend)), place
+
+
 FAULTS: dict[str, dict[str, str]] = {
     "ProcessDown": {'up{job="tidelog-nodes"}': "0x100"},
     "NoActiveController": {'up{job="tidelog-nodes"}': "1x100"},
