@@ -27,18 +27,19 @@ class CythonBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if os.environ.get("TIDELOG_PURE_PYTHON"):
             return
         sources = [p for d in _PACKAGE_DIRS for p in sorted(Path(self.root, d).rglob("*.pyx"))]
-        built = [self._compiled(source) for source in sources]
-        if any(built):
+        built = [module for source in sources if (module := self._compiled(source)) is not None]
+        if built:
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
+            # The modules of this build alone: the tree may have those of other versions of Python as well.
+            build_data["artifacts"] += [f"/{module.relative_to(self.root).as_posix()}" for module in built]
 
-    def _compiled(self, source: Path) -> bool:
+    def _compiled(self, source: Path) -> Path | None:
         try:
-            _compile(source, Path(self.root))
+            return _compile(source, Path(self.root))
         except Exception as error:  # noqa: BLE001 - any failure of a compiler means "go without"
             self.app.display_warning(f"no compiled fast path for {source.name}: {error}")
-            return False
-        return True
+            return None
 
 
 def _compile(source: Path, root: Path) -> Path:
