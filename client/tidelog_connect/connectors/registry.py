@@ -1,0 +1,174 @@
+"""`Registry`: the connectors that are installed, and the validation of their configurations."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from tidelog_connect.configuration import ConfigDef, ConfigException, ConfigValue
+from tidelog_connect.connectors.connector import SINK, Connector
+from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
+from tidelog_connect.herder.errors import RequestError, bad_request, not_found
+
+ENTRY_POINTS = "tidelog.connectors"
+_CLASS = "connector.class"
+_SUFFIX = "Connector"
+
+
+class Registry:
+    """Connectors by their classes. ``version`` is that of all of them."""
+
+    def __init__(self, connectors: Iterable[type[Connector]], version: str) -> None:
+        self._connectors = {each.class_name: each for each in connectors}
+        self._version = version
+
+    @classmethod
+    def installed(cls, version: str) -> Registry:
+        """Return the connectors of all installed packages.
+
+        Raises:
+            ConfigException: an entry point is not a connector.
+        """
+        found: list[type[Connector]] = []
+        for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name):
+            loaded = point.load()
+            if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
+                raise ConfigException(f"The entry point {point.name} of {ENTRY_POINTS} is not a Connector: {loaded!r}")
+            found.append(loaded)
+        return cls(found, version)
+
+    def plugins(self) -> list[dict[str, str]]:
+        """Return the connectors as GET /connector-plugins lists them."""
+        chosen = sorted(self._connectors.values(), key=lambda each: each.class_name)
+        return [{"class": each.class_name, "type": each.kind, "version": self._version} for each in chosen]
+
+    def find(self, name: str) -> type[Connector]:
+        """Return a connector by its class or an alias: the last part of the class, with or without ``Connector``.
+
+        Raises:
+            RequestError: 400, there is none.
+        """
+        for each in self._connectors.values():
+            simple = each.class_name.rpartition(".")[2]
+            if name in (each.class_name, simple, simple.removesuffix(_SUFFIX)):
+                return each
+        raise bad_request(
+            f"Failed to find any class that implements Connector and which name matches {name}, available connectors "
+            f"are: {', '.join(each['class'] for each in self.plugins())}"
+        )
+
+    def kind(self, connector_class: str) -> str:
+        """Return ``source`` or ``sink``.
+
+        Raises:
+            RequestError: 400, no such connector is installed.
+        """
+        return self.find(connector_class).kind
+
+    def definitions(self, plugin: str) -> list[dict[str, object]]:
+        """Return the settings of a plugin: its own, then those of all connectors of its kind.
+
+        Raises:
+            RequestError: 404, it is not installed.
+        """
+        try:
+            connector = self.find(plugin)
+        except RequestError as error:
+            raise not_found(f"Unknown plugin {plugin}.") from error
+        return [key.as_json() for key in self._config_def(connector, own_first=True)]
+
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> dict[str, Any]:
+        """Return the entity ConfigInfos for a configuration.
+
+        Raises:
+            RequestError: 400, the plugin is not installed, or the configuration is for another one.
+        """
+        named = config.get(_CLASS)
+        if named is None:
+            raise bad_request(f"Connector config {dict(config)} contains no connector type")
+        connector = self.find(named)
+        if self.find(plugin) is not connector:
+            raise bad_request(f"Included connector type {named} does not match request type {plugin}")
+        definition, outcomes = self._outcomes(connector, config)
+        values = list(outcomes.values())
+        return {
+            "name": named,
+            "error_count": sum(len(each.errors) for each in values),
+            "groups": definition.groups,
+            "configs": [
+                {"definition": definition.keys[each.name].as_json(), "value": each.as_json()}
+                for each in values
+                if each.name in definition.keys
+            ]
+            + [{"definition": None, "value": each.as_json()} for each in values if each.name not in definition.keys],
+        }
+
+    def errors(self, config: Mapping[str, str]) -> Sequence[str]:
+        """Return the errors of a configuration.
+
+        Raises:
+            RequestError: 400, the connector is not installed.
+        """
+        _, outcomes = self._outcomes(self.find(config[_CLASS]), config)
+        return [error for each in outcomes.values() for error in each.errors]
+
+    def settings(self, config: Mapping[str, str]) -> dict[str, Any]:
+        """Return the parsed settings of a valid configuration, and those that belong to the connector by prefix.
+
+        Raises:
+            ValueError: the configuration is not valid.
+        """
+        try:
+            connector = self.find(config[_CLASS])
+            errors = self.errors(config)
+            if errors:
+                raise ValueError("; ".join(errors))
+            return {**config, **self._config_def(connector).parse(config)}
+        except RequestError as error:
+            raise ValueError(error.message) from error
+        except ConfigException as error:
+            raise ValueError(str(error)) from error
+
+    def task_configs(self, config: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
+        """Return the configurations of a connector's tasks.
+
+        Raises:
+            ValueError: the configuration is not valid.
+        """
+        settings = self.settings(config)
+        connector = self.find(config[_CLASS])
+        count = min(connector.tasks(settings), int(settings[TASKS_MAX]))
+        return [{**config, "task.class": connector.task_class}] * count
+
+    def _config_def(self, connector: type[Connector], *, own_first: bool = False) -> ConfigDef:
+        parts = [shared_settings(connector.kind, self._version), connector.config()]
+        return ConfigDef(key for part in (reversed(parts) if own_first else parts) for key in part)
+
+    def _outcomes(
+        self, connector: type[Connector], config: Mapping[str, str | None]
+    ) -> tuple[ConfigDef, dict[str, ConfigValue]]:
+        definition = self._config_def(connector)
+        outcomes = definition.validate(config)
+        if connector.kind == SINK:
+            _check_topics(config, outcomes)
+        for key in config:
+            if key not in outcomes and not connector.is_own(key):
+                near = difflib.get_close_matches(key, list(definition.keys), n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                outcomes[key] = ConfigValue(key, config[key], errors=[f"Unknown configuration {key}{hint}"])
+        return definition, outcomes
+
+
+def _check_topics(config: Mapping[str, str | None], outcomes: Mapping[str, ConfigValue]) -> None:
+    """Add the errors of a sink's topics (SinkConnectorConfig.validate)."""
+    named, pattern = bool((config.get(TOPICS) or "").strip()), bool((config.get(TOPICS_REGEX) or "").strip())
+    if named and pattern:
+        message = f"{TOPICS} and {TOPICS_REGEX} are mutually exclusive options, but both are set."
+    elif not named and not pattern:
+        message = f"Must configure one of {TOPICS} or {TOPICS_REGEX}"
+    else:
+        return
+    for key in (TOPICS, TOPICS_REGEX):
+        outcomes[key].errors.append(message)
