@@ -7,12 +7,13 @@ the operator continues where the cluster is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_operator import rolling, scaling
+from tidelog_operator import external, rolling, scaling
 from tidelog_operator.cluster_client import ClusterClient
 from tidelog_operator.conditions import Outcome, Refusal
 from tidelog_operator.connections import Connections
@@ -24,6 +25,7 @@ from tidelog_operator.manifests import (
     MANAGER,
     Sources,
     desired_objects,
+    own,
     pod_labels,
     process_id,
 )
@@ -35,6 +37,19 @@ _ROLES = (CONTROLLER, NODE)
 
 
 @dataclass(frozen=True, slots=True)
+class _External:
+    """The Services for clients outside: their names, those of the nodes without an address, and the status' fields.
+
+    ``since`` are the times since which nodes have their addresses, by id.
+    """
+
+    names: frozenset[str] = frozenset()
+    pending: tuple[int, ...] = ()
+    since: Mapping[int, str] = field(default_factory=dict)
+    bootstrap: Object | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Observed:
     """A cluster's objects: those that were applied, the StatefulSets as they are, and the pods."""
 
@@ -43,6 +58,7 @@ class _Observed:
     sets: dict[str, Object]
     pods: list[rolling.Pod]
     mounted: frozenset[str]
+    external: _External
 
     def replicas(self, role: str) -> int:
         count: int = self.sets[role]["spec"]["replicas"]
@@ -90,6 +106,7 @@ class ClusterReconciler:
         if quorum is not None:
             annotations = quorum["metadata"].get("annotations") or {}
             initial = int(annotations.get(INITIAL_CONTROLLERS, replicas[CONTROLLER]))
+        exposed = await self._expose(spec, uid, replicas[NODE])
         objects = desired_objects(
             spec,
             self._sources,
@@ -102,8 +119,38 @@ class ClusterReconciler:
         sets = {each["metadata"]["labels"][COMPONENT]: each for each in applied if each["kind"] == "StatefulSet"}
         found = await self._kubernetes.list("Pod", pod_labels(spec))
         mounted = (v["configMap"]["name"] for pod in found for v in pod["spec"]["volumes"] if "configMap" in v)
-        pods = [_pod(each, sets) for each in found if each["metadata"]["labels"].get(COMPONENT) in _ROLES]
-        return _Observed(spec, objects, sets, pods, frozenset(mounted))
+        pods = [
+            _pod(each, sets, exposed.since) for each in found if each["metadata"]["labels"].get(COMPONENT) in _ROLES
+        ]
+        return _Observed(spec, objects, sets, pods, frozenset(mounted), exposed)
+
+    async def _expose(self, spec: ClusterSpec, uid: str, replicas: int) -> _External:
+        """Apply the Services for clients outside, and the ConfigMap with the addresses that they got.
+
+        Raises:
+            Refusal: a node that exists, or that the cluster begins with, has no address yet. Without it, its pod would
+                not start.
+        """
+        if spec.external is None:
+            return _External()
+        ids = range(FIRST_ID[NODE], FIRST_ID[NODE] + max(replicas, spec.nodes.replicas))
+        manifests = external.services(spec, spec.external, ids, pod_labels(spec, NODE))
+        for each in manifests:
+            own(each, spec, uid)
+        bootstrap, *services = [await self._kubernetes.apply(each) for each in manifests]
+        before = await self._kubernetes.get("ConfigMap", external.config_map_name(spec))
+        found = external.node_addresses(spec.external, dict(zip(ids, services, strict=True)))
+        entries = {**external.last_known(spec.external, before, ids), **found}
+        pending = external.without_address(spec.external, ids, entries)
+        missing = [number for number in pending if number < FIRST_ID[NODE] + replicas]
+        if missing:
+            raise Refusal("ExternalPending", f"the Services of nodes {_listed(missing)} have no address yet")
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        addresses = external.config_map(spec, entries, before, now, pod_labels(spec, NODE))
+        own(addresses, spec, uid)
+        await self._kubernetes.apply(addresses)
+        names = frozenset(each["metadata"]["name"] for each in (*manifests, addresses))
+        return _External(names, tuple(pending), external.since(addresses), bootstrap)
 
     async def _roll(self, observed: _Observed, client: ClusterClient) -> Outcome | None:
         """Take the next step of a rolling restart, and return None if there is none."""
@@ -144,6 +191,9 @@ class ClusterReconciler:
         step = await self._controller_step(observed, client)
         if not isinstance(step, scaling.Settled):
             return await self._act(observed, client, step, draining)
+        if observed.external.pending:
+            text = f"the Services of nodes {_listed(observed.external.pending)} have no address yet"
+            return _unready(observed, "ExternalPending", text, draining)
         leaving = scaling.leaving_ids(spec.nodes.replicas, observed.replicas(NODE))
         pods = [pod.id for pod in observed.of_role(NODE)]
         state = await asyncio.to_thread(client.nodes_state, observed.replicas(NODE), leaving, pods, draining)
@@ -203,13 +253,14 @@ class ClusterReconciler:
         await self._kubernetes.apply({**manifest, "spec": {**manifest["spec"], "replicas": count}})
 
     async def _completed(self, observed: _Observed, client: ClusterClient, draining: tuple[int, ...]) -> Outcome:
-        """Delete the ConfigMaps that nothing uses any more, and report the cluster as ready."""
-        wanted = {each["metadata"]["name"] for each in observed.objects if each["kind"] == "ConfigMap"}
+        """Delete the ConfigMaps and Services that nothing uses any more, and report the cluster as ready."""
+        wanted = {each["metadata"]["name"] for each in observed.objects} | observed.mounted | observed.external.names
         labels = {**pod_labels(observed.spec), MANAGED_BY: MANAGER}
-        for each in await self._kubernetes.list("ConfigMap", labels):
-            metadata = each["metadata"]
-            if metadata["name"] not in wanted | observed.mounted:
-                await self._kubernetes.delete("ConfigMap", metadata["name"], metadata["uid"])
+        for kind, selector in (("ConfigMap", labels), ("Service", {**labels, **external.MARK})):
+            for each in await self._kubernetes.list(kind, selector):
+                metadata = each["metadata"]
+                if metadata["name"] not in wanted:
+                    await self._kubernetes.delete(kind, metadata["name"], metadata["uid"])
         cluster_id = await asyncio.to_thread(client.cluster_id)
         fields = {**_fields(observed, draining), "clusterId": cluster_id}
         return Outcome(True, "Ready", "all pods are ready and as wanted", fields)
@@ -223,20 +274,24 @@ async def _leader(client: ClusterClient) -> int | None:
         return None
 
 
-def _pod(resource: Object, sets: Mapping[str, Object]) -> rolling.Pod:
+def _pod(resource: Object, sets: Mapping[str, Object], addressed: Mapping[int, str]) -> rolling.Pod:
+    """Return a pod. One that is older than its address for clients outside advertises another one."""
     metadata, status = resource["metadata"], resource.get("status", {})
     role = metadata["labels"][COMPONENT]
     revision = sets[role].get("status", {}).get("updateRevision")
     is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", ()))
+    number = process_id(metadata["name"])
+    has_address = role != NODE or metadata["creationTimestamp"] >= addressed.get(number, "")
     return rolling.Pod(
         metadata["name"],
         metadata["uid"],
         role,
-        process_id(metadata["name"]),
+        number,
         is_ready=is_ready,
         is_running=any("running" in c.get("state", {}) for c in status.get("containerStatuses", ())),
         is_stopping="deletionTimestamp" in metadata,
-        is_current=metadata["labels"].get("controller-revision-hash") == revision,
+        is_current=has_address and metadata["labels"].get("controller-revision-hash") == revision,
+        machine=status.get("hostIP"),
     )
 
 
@@ -269,10 +324,14 @@ def _fields(observed: _Observed, draining: tuple[int, ...] | None) -> dict[str, 
         replicas = observed.replicas(role)
         ready = sum(pod.is_ready for pod in observed.of_role(role))
         fields[key] = {"replicas": replicas, "ready": f"{ready}/{replicas}"}
+    fields |= dict.fromkeys(("externalBootstrapServers", "externalKafkaBootstrapServers"))
+    if spec.external is not None and observed.external.bootstrap is not None:
+        machines = [pod.machine for pod in observed.of_role(NODE) if pod.machine]
+        fields |= external.bootstrap_servers(spec.external, observed.external.bootstrap, machines)
     if draining is not None:
         fields["nodes"]["draining"] = list(draining)
     return fields
 
 
-def _listed(ids: tuple[int, ...]) -> str:
+def _listed(ids: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(ids)))

@@ -35,6 +35,7 @@ def status_of(outcome: Outcome, before: Mapping[str, Any], generation: int, now:
     """Return the status after an outcome. ``now`` is a time in RFC 3339.
 
     ``lastTransitionTime`` changes with the condition's status alone, and fields that the outcome does not have stay.
+    A field that is None is removed by a merge patch.
     """
     status = "True" if outcome.is_ready else "False"
     old = next((c for c in before.get("conditions", ()) if c["type"] == "Ready"), None)
@@ -47,4 +48,5 @@ def status_of(outcome: Outcome, before: Mapping[str, Any], generation: int, now:
         "lastTransitionTime": since,
         "observedGeneration": generation,
     }
-    return {**before, **outcome.fields, "conditions": [condition], "observedGeneration": generation}
+    fields = {key: value for key, value in outcome.fields.items() if value is not None or key in before}
+    return {**before, **fields, "conditions": [condition], "observedGeneration": generation}

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import jsonpatch
 
+from tidelog_operator import external
 from tidelog_operator.resources import CONTROLLER, NODE, ClusterSpec, owner_reference
 from tidelog_operator.settings import properties
 
@@ -87,7 +88,7 @@ def desired_objects(
                 each["metadata"].setdefault("annotations", {})[INITIAL_CONTROLLERS] = str(initial_controllers)
     result = [*configs.values(), *sorted(objects, key=lambda o: o["kind"] == "StatefulSet")]
     for each in result:
-        _own(each, spec, owner_uid)
+        own(each, spec, owner_uid)
     return result
 
 
@@ -174,6 +175,8 @@ def _shape(manifest: Manifest, spec: ClusterSpec, role: str, config_map: str, im
         address = _ADVERTISED.format(suffix="_SSL" if spec.security else "", service=spec.stateful_set(role))
         main["args"] += ["--override", f"advertised.listeners={address}"]
         main["env"].append(dict(_POD_NAME))
+    elif spec.external is not None:
+        external.add_listeners(pod, spec, spec.external)
 
 
 def _secret(spec: ClusterSpec, role: str, volume: str) -> str:
@@ -183,7 +186,8 @@ def _secret(spec: ClusterSpec, role: str, volume: str) -> str:
     return spec.security.controller_secret if role == CONTROLLER else spec.security.node_secret
 
 
-def _own(manifest: Manifest, spec: ClusterSpec, owner_uid: str) -> None:
+def own(manifest: Manifest, spec: ClusterSpec, owner_uid: str) -> None:
+    """Make an object one of the cluster, which is deleted with its resource."""
     metadata = manifest["metadata"]
     metadata["namespace"] = spec.namespace
     metadata["labels"][MANAGED_BY] = MANAGER

@@ -40,6 +40,21 @@ class SecuritySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ExternalSpec:
+    """The wanted listeners for clients outside of the Kubernetes cluster.
+
+    ``advertised_host`` is None for the address of the machine or of the load balancer. In it, and in ``annotations`` of
+    the Services, ``{node}`` stands for the id of a node, or ``bootstrap``.
+    """
+
+    type: str
+    advertised_host: str | None
+    annotations: Mapping[str, str]
+    load_balancer_class: str | None
+    source_ranges: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """A wanted cluster. ``image`` is None for that of the operator's release; ``security`` for an open cluster."""
 
@@ -51,6 +66,7 @@ class ClusterSpec:
     nodes: PoolSpec
     shares_machines: bool
     security: SecuritySpec | None
+    external: ExternalSpec | None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -106,6 +122,7 @@ def parse_cluster(resource: Mapping[str, Any]) -> ClusterSpec:
             security.get("nodeSecret", f"{name}-node-tls"),
             security.get("adminSecret", f"{name}-admin"),
         ),
+        external=_external(spec["external"]) if "external" in spec else None,
     )
 
 
@@ -122,6 +139,16 @@ def config_texts(config: Mapping[str, Any], where: str) -> dict[str, str]:
             raise Refusal("InvalidConfiguration", text)
         texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
+
+
+def _external(spec: Mapping[str, Any]) -> ExternalSpec:
+    return ExternalSpec(
+        spec["type"],
+        spec.get("advertisedHost"),
+        spec.get("annotations") or {},
+        spec.get("loadBalancerClass"),
+        tuple(spec.get("loadBalancerSourceRanges") or ()),
+    )
 
 
 def _pool(role: str, spec: Mapping[str, Any]) -> PoolSpec:

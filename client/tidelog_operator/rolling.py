@@ -18,7 +18,10 @@ from tidelog_operator.resources import CONTROLLER
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod. It ``is_current`` if it has the wanted template, and ``is_running`` if its container runs."""
+    """A pod. It ``is_current`` if it has the wanted template and address, and ``is_running`` if its container runs.
+
+    ``machine`` is the address of its machine, if it has one already.
+    """
 
     name: str
     uid: str
@@ -28,6 +31,7 @@ class Pod:
     is_running: bool
     is_stopping: bool
     is_current: bool
+    machine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import javaproperties
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ConfigError
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
+from tidelog_operator import external
 from tidelog_operator.conditions import Refusal
 from tidelog_operator.resources import CONTROLLER, FIRST_ID, NODE, ClusterSpec
 from tidelog_quorum.server.config import QuorumConfig
@@ -71,8 +72,11 @@ def properties(spec: ClusterSpec, role: str, base: str, initial_controllers: int
     if managed:
         text = f"the operator sets {', '.join(sorted(managed))} itself: remove it from {_where(role)}"
         raise Refusal("InvalidConfiguration", text)
+    given = javaproperties.loads(base)
+    if role == NODE and spec.external is not None:
+        given = external.listener_settings(given, is_secured=spec.security is not None)
     values = {
-        **javaproperties.loads(base),
+        **given,
         "cluster.id": spec.cluster_id,
         "controller.quorum.voters": voters(spec, initial_controllers),
         "controller.quorum.bootstrap.servers": ",".join(addresses(spec, initial_controllers)),

@@ -82,14 +82,6 @@ def test_package_that_runs_has_the_version(version: str) -> None:
     assert tidelog.__version__ == tidelog.version() == version
 
 
-def test_chart_has_the_version_and_the_images_of_it(repository: Path, version: str) -> None:
-    chart = repository / "deploy" / "helm" / "tidelog-operator"
-    described = yaml.safe_load((chart / "Chart.yaml").read_text())
-    values = yaml.safe_load((chart / "values.yaml").read_text())
-    assert (described["version"], described["appVersion"]) == (version, version)
-    assert (values["image"], values["serverImage"]) == (f"tidelog-operator:{version}", f"tidelog:{version}")
-
-
 @pytest.fixture
 def checkout(repository: Path, tmp_path: Path) -> Path:
     """A copy of the files that may have a version."""

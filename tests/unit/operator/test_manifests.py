@@ -7,34 +7,12 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from operated_cluster import SOURCES, objects, one, resource
 
 from tidelog_operator.conditions import Outcome, Refusal, status_of
-from tidelog_operator.manifests import INITIAL_CONTROLLERS, desired_objects
-from tidelog_operator.resources import CONTROLLER, NODE, parse_cluster
+from tidelog_operator.manifests import INITIAL_CONTROLLERS
+from tidelog_operator.resources import parse_cluster
 from tidelog_operator.settings import check_replication
-from tidelog_operator.sources import DEFAULT_FOLDER, read_sources
-
-SOURCES = read_sources(DEFAULT_FOLDER)
-
-
-def resource(name: str = "orders", **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "shop", "uid": "u"}, "spec": spec}
-
-
-def objects(name: str = "orders", initial: int = 3, replicas: int = 3, **spec: Any) -> list[dict[str, Any]]:
-    return desired_objects(
-        parse_cluster(resource(name, **spec)),
-        SOURCES,
-        owner_uid="u",
-        image="tidelog:9",
-        replicas={CONTROLLER: 3, NODE: replicas},
-        initial_controllers=initial,
-    )
-
-
-def one(found: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
-    (each,) = (o for o in found if o["kind"] == kind and o["metadata"]["name"].startswith(name))
-    return each
 
 
 @pytest.mark.parametrize("security", [{}, {"security": {}}])
