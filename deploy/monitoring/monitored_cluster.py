@@ -44,7 +44,7 @@ CLUSTER: Final = "flights"
 SCRAPE_S: Final = 2
 RATE_INTERVAL: Final = f"{4 * SCRAPE_S}s"
 """Grafana's ``$__rate_interval`` for this interval of scrapes."""
-_ALERTS: Final = Path(__file__).resolve().parent / "alerts.yaml"
+ALERTS: Final = Path(__file__).resolve().parent / "alerts.yaml"
 _REFUSED_ADDRESS: Final = "127.0.0.2"
 _SETTINGS: Final = {
     # The cluster shares a machine with its load: a process that waits for a processor is not to lose its leadership.
@@ -100,12 +100,15 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def scraped(cluster: LocalCluster, folder: Path, *, scrape_s: int = SCRAPE_S) -> Iterator[Prometheus]:
-    """Run a Prometheus with the project's alerts, whose delays are a second, over the processes of a cluster.
+def scraped(
+    cluster: LocalCluster, folder: Path, *, scrape_s: int = SCRAPE_S, rules: str | None = None
+) -> Iterator[Prometheus]:
+    """Run a Prometheus over the processes of a cluster. Its alerts are ``rules``, or the project's without delays.
 
-    Nodes and controllers are instances by their names: ``node-1``, ``controller-1``.
+    Nodes and controllers are instances by their names: ``node-1``, ``controller-1``. Prometheus also scrapes what
+    appears in ``folder/more-*.json``, in its format for the discovery of targets.
     """
-    (folder / "alerts.yaml").write_text(re.sub(r"for: \w+", "for: 1s", _ALERTS.read_text()))
+    (folder / "alerts.yaml").write_text(rules or without_delays(ALERTS.read_text()))
     jobs = {"controller": cluster.controllers, "node": cluster.nodes}
     configuration = {
         "global": {"scrape_interval": f"{scrape_s}s", "evaluation_interval": f"{scrape_s}s"},
@@ -120,6 +123,7 @@ def scraped(cluster: LocalCluster, folder: Path, *, scrape_s: int = SCRAPE_S) ->
                     }
                     for number, process in processes.items()
                 ],
+                "file_sd_configs": [{"files": [f"more-{kind}s-*.json"]}],
             }
             for kind, processes in jobs.items()
         ],
@@ -137,6 +141,11 @@ def scraped(cluster: LocalCluster, folder: Path, *, scrape_s: int = SCRAPE_S) ->
             yield Prometheus(address)
         finally:
             process.terminate()
+
+
+def without_delays(rules: str) -> str:
+    """Return alert rules whose alerts fire a second after their expression is true."""
+    return re.sub(r"for: \w+", "for: 1s", rules)
 
 
 @contextlib.contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog_foundation.requests.addresses import ControllerEndpoint, Endpoint
 from tidelog_foundation.requests.request import Request
+from tidelog_foundation.transport.message_codec import NOT_IN_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,8 @@ class QuorumReplica:
 
     ``log_end_offset`` is the last offset known to be on its disk. The ages are the time since the leader heard from it
     and since it had all of the leader's log: 0 for the leader itself, -1 for never. ``directory_id`` is empty if it is
-    unknown. ``endpoint`` is the address of the listener with the name of the one that was called, ``endpoints`` are
+    unknown. ``silent_ms`` is the time since the leader heard from it, or else since the beginning of the leader's term.
+    ``endpoint`` is the address of the listener with the name of the one that was called, ``endpoints`` are
     those of all listeners.
     """
 
@@ -25,6 +27,7 @@ class QuorumReplica:
     last_fetch_age_ms: int
     last_caught_up_age_ms: int
     endpoints: tuple[ControllerEndpoint, ...] = ()
+    silent_ms: int = field(default=0, metadata=NOT_IN_MESSAGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,8 @@ VOTER_LAG: Final = Metric(
 VOTER_AGE: Final = Metric(
     "tidelog_quorum_replica_last_contact_seconds",
     Kind.GAUGE,
-    "The time since the leader heard from another controller. Followers have no values.",
+    "The time since the leader heard from another controller, or since the beginning of its term if it never did. "
+    "Followers have no values.",
     unit="seconds",
     labels=("replica", "role"),
 )
@@ -244,8 +245,7 @@ class ControllerMetrics:
         }
         yield VOTERS.of(len(quorum.voters))
         yield VOTER_LAG.of({labels: max(0, end - each.log_end_offset) for labels, each in others.items()})
-        known = {labels: each.last_fetch_age_ms for labels, each in others.items() if each.last_fetch_age_ms >= 0}
-        yield VOTER_AGE.of({labels: age_ms / _MILLISECONDS for labels, age_ms in known.items()})
+        yield VOTER_AGE.of({labels: each.silent_ms / _MILLISECONDS for labels, each in others.items()})
         yield SNAPSHOT.of(quorum.high_watermark - max(0, quorum.snapshot_offset))
         lags = {(str(node.broker_id),): max(0, quorum.high_watermark - node.metadata_offset) for node in quorum.brokers}
         yield NODE_LAG.of(lags)

@@ -25,6 +25,7 @@ DECLARED: dict[str, Metric] = {
     metric.name: metric for _, metrics in (*node.DECLARED, *controller.DECLARED) for metric in metrics
 }
 MAX_FIGURE_BYTES = 300_000
+GRPC_TIMES = "tidelog_grpc_request_duration_seconds_bucket"
 OF_PROMETHEUS = {"cluster", "instance", "job", "le"}
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not on the PATH (Debian's package prometheus has it)"
@@ -136,6 +137,16 @@ FAULTS: dict[str, dict[str, str]] = {
     "SeriesOmitted": {"tidelog_topics_without_own_metrics": "1x100"},
 }
 """The series that make an alert fire, a value per minute."""
+MORE_FAULTS: tuple[tuple[str, dict[str, str]], ...] = (
+    (
+        "ProduceSlow",
+        {
+            f'{GRPC_TIMES}{{api="ProduceStream",phase="remote",le="{le}"}}': f"0+{step}x100"
+            for le, step in (("1", 1), ("5", 10), ("+Inf", 10))
+        },
+    ),
+)
+"""Further faults of alerts with several causes."""
 HEALTHY: dict[str, str] = {
     'up{job="tidelog-nodes"}': "1x100",
     'tidelog_active_controller{instance="a"}': "1x100",
@@ -159,6 +170,11 @@ HEALTHY: dict[str, str] = {
     "tidelog_cluster_partitions": "100x100",
     'tidelog_coordinator_shards{coordinator="group",state="active"}': "50x100",
     'tidelog_logins_total{listener="SASL",mechanism="PLAIN",result="success"}': "0+600x100",
+    **{
+        f'{GRPC_TIMES}{{api="ProduceStream",phase="{phase}",le="{le}"}}': f"0+{step}x100"
+        for le, step in (("1", 1), ("5", 10), ("+Inf", 10))
+        for phase in ("throttle", "total")
+    },
 }
 
 
@@ -169,7 +185,7 @@ def test_every_alert_has_a_fault() -> None:
 @needs_promtool
 def test_alert_fires_for_its_fault_and_none_for_a_healthy_cluster(tmp_path: Path) -> None:
     """All in one run of promtool, which takes longer to start than to evaluate."""
-    tests = [_firing(f"Tidelog{name}", series) for name, series in FAULTS.items()]
+    tests = [_firing(f"Tidelog{name}", series) for name, series in (*FAULTS.items(), *MORE_FAULTS)]
     expression = {"expr": 'count(ALERTS{alertstate="firing"})', "eval_time": "100m", "exp_samples": []}
     tests.append({"name": "healthy", "input_series": _series(HEALTHY), "promql_expr_test": [expression]})
     rules = {"rule_files": [str(MONITORING / "alerts.yaml")], "evaluation_interval": "1m", "tests": tests}

@@ -357,8 +357,8 @@ def test_leader_describes_all_replicas() -> None:
     assert leader.replicas(1, voter.now_ms, lambda _: endpoints) == (
         (
             QuorumReplica(1, 1, here, b"", 0, 0, everywhere),
-            QuorumReplica(2, 1, here, b"", 20, 20, everywhere),
-            QuorumReplica(3, 0, here, b"", -1, -1, everywhere),
+            QuorumReplica(2, 1, here, b"", 20, 20, everywhere, 20),
+            QuorumReplica(3, 0, here, b"", -1, -1, everywhere, 50),
         ),
         (),
     )

@@ -253,6 +253,7 @@ class Leadership:
                 last_fetch_age_ms=_age_ms(progress.contact_ms if progress.has_answered else None, now_ms),
                 last_caught_up_age_ms=_age_ms(progress.caught_up_ms, now_ms),
                 endpoints=tuple(endpoints[peer]),
+                silent_ms=_age_ms(progress.contact_ms, now_ms),
             )
         voters: list[QuorumReplica] = []
         observers: list[QuorumReplica] = []

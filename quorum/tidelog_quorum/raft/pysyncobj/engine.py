@@ -299,7 +299,8 @@ class PySyncObjRaft:
             return QuorumReplica(voter.voter_id, self._last_index, endpoint, b"", 0, 0, endpoints)
         lag = max(0, view.commit_index - view.match_index.get(voter.voter_id, 0))
         end = max(0, self._last_index - lag)
-        return QuorumReplica(voter.voter_id, end, endpoint, b"", *self._thread.ages_ms(voter.voter_id), endpoints)
+        heard_ms, caught_up_ms, silent_ms = self._thread.ages_ms(voter.voter_id)
+        return QuorumReplica(voter.voter_id, end, endpoint, b"", heard_ms, caught_up_ms, endpoints, silent_ms)
 
     def _fail_barriers(self, error: TidelogError) -> None:
         for future in self._barriers.values():

@@ -87,6 +87,7 @@ class _Transport(TCPTransport):  # type: ignore[misc]
     def __init__(self, sync: Any, self_node: Any, other_nodes: Any) -> None:
         super().__init__(sync, self_node, other_nodes)
         self._sync = sync
+        self.begun_s = time.monotonic()
         self.heard_at: dict[str, float] = {}
         self.caught_up_at: dict[str, float] = {}
         sync.conf.tidelog_transport = self
@@ -180,15 +181,16 @@ class PySyncObjThread:
             self._do_jobs(is_over=True)
         return await asyncio.wrap_future(future)
 
-    def ages_ms(self, voter_id: int) -> tuple[int, int]:
+    def ages_ms(self, voter_id: int) -> tuple[int, int, int]:
         """Return the times since a voter was heard from and since it was caught up, -1 for never.
 
+        The third one is the time since it was heard from, or else since the start of this controller.
         Call it on the event loop.
         """
         transport, now = self._conf.tidelog_transport, time.monotonic()
         times = (d.get(self._nodes[voter_id]) for d in (transport.heard_at, transport.caught_up_at))
         heard, caught_up = (-1 if t is None else int((now - t) * 1000) for t in times)
-        return heard, caught_up
+        return heard, caught_up, heard if heard >= 0 else int((now - transport.begun_s) * 1000)
 
     def transfer(self, to: int | None) -> bool:
         """Ask a voter to take over. Return False if it lacks entries."""
