@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tidelog_foundation.errors import INSECURE, UNREACHABLE, ErrorCode, TidelogE
 from tidelog_foundation.transport.loop import monotonic_ms
 from tidelog_foundation.transport.open_channels import OpenChannels
 from tidelog_foundation.transport.session_channel import SessionChannel, log_in
-from tidelog_foundation.transport.status import released
+from tidelog_foundation.transport.status import closed_channel_error, released
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
@@ -70,6 +71,8 @@ class Connection:
                 answer = await call(self)
             except grpc.aio.AioRpcError as error:
                 raise await self.error_of(error) from released(error)
+            except asyncio.CancelledError:
+                raise closed_channel_error() from None
         self.failures.answered(self.address)
         return answer
 

@@ -99,6 +99,16 @@ def raise_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
+def closed_channel_error() -> TidelogError:
+    """Return the error of a call that ended with CancelledError because its channel was closed.
+
+    Raises:
+        CancelledError: The current task itself was cancelled.
+    """
+    raise_if_cancelled()
+    return error_for(ErrorCode._TRANSPORT, "the connection was closed")
+
+
 def trailing_value(rpc_error: grpc.aio.AioRpcError, key: str) -> str | None:
     """Return one value of a failed call's trailing metadata, or None."""
     for name, value in rpc_error.trailing_metadata() or ():

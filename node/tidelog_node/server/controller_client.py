@@ -28,7 +28,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.services import OF_NODE
-from tidelog_foundation.transport.status import released, trailing_value
+from tidelog_foundation.transport.status import closed_channel_error, released, trailing_value
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.controller_call import Attempt, CallTimings, ControllerCall, ControllerChoice, GiveUp, Pause
 from tidelog_node.broker.metadata_stream import voter_addresses
@@ -125,6 +125,8 @@ class ControllerClient:
             await method.call(self.channel(address), await method.encode(request), None)
         except grpc.aio.AioRpcError as rpc_error:
             raise await self.error_of(address, rpc_error) from released(rpc_error)
+        except asyncio.CancelledError:
+            raise closed_channel_error() from None
 
     async def alter_partition(self, request: replicas.AlterPartitionRequest) -> replicas.AlterPartitionResponse:
         """Propose ISRs to one controller. If that fails, the next call goes to another one.
@@ -181,6 +183,8 @@ class ControllerClient:
                             hint = trailing_value(rpc_error, "tidelog-leader-endpoint")
                             error = await self.error_of(address, rpc_error)
                             command = call.fail(error, hint, self._clock.monotonic_ms())
+                        except asyncio.CancelledError:
+                            command = call.fail(closed_channel_error(), None, self._clock.monotonic_ms())
                         wait.note(call.reason)
                     case Pause(delay_ms):
                         await asyncio.sleep(delay_ms / 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 import grpc.aio
@@ -10,7 +11,7 @@ from tidelog.v1 import log_service_pb2, transaction_service_pb2
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.services import OF_NODE
-from tidelog_foundation.transport.status import released
+from tidelog_foundation.transport.status import closed_channel_error, released
 from tidelog_node.handlers.requests.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -73,4 +74,6 @@ class GrpcNodeCalls:
             )
         except grpc.aio.AioRpcError as error:
             raise await self._channels.error_of(address, error) from released(error)
+        except asyncio.CancelledError:
+            raise closed_channel_error() from None
         return from_message.from_message(message)

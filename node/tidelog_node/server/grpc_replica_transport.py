@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -9,7 +10,7 @@ import grpc.aio
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.services import OF_NODE
-from tidelog_foundation.transport.status import released
+from tidelog_foundation.transport.status import closed_channel_error, released
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.server.fetch_messages import request_to_proto, response_from_proto
 
@@ -34,6 +35,8 @@ class GrpcReplicaTransport:
             response = await self._stub(address).Fetch(request_to_proto(request), timeout=timeout_s, metadata=OF_NODE)
         except grpc.aio.AioRpcError as error:
             raise await self._channels.error_of(address, error) from released(error)
+        except asyncio.CancelledError:
+            raise closed_channel_error() from None
         return response_from_proto(response)
 
     async def close(self) -> None:

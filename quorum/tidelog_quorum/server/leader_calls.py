@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc.aio
 
 from tidelog.v1 import admin_service_pb2 as pb
@@ -12,7 +14,7 @@ from tidelog_foundation.requests.stop_safety import DescribeStopSafetyRequest, D
 from tidelog_foundation.transport.channels import Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.services import OF_NODE
-from tidelog_foundation.transport.status import released
+from tidelog_foundation.transport.status import closed_channel_error, released
 from tidelog_quorum.server.quorum_controller import QuorumController
 
 _TIMEOUT_S = 3.0
@@ -49,6 +51,8 @@ class LeaderCalls:
             answer = await stub.DescribeStopSafety(_REQUEST.to_message(request), timeout=_TIMEOUT_S, metadata=OF_NODE)
         except grpc.aio.AioRpcError as rpc_error:
             raise await self._channels.error_of(where, rpc_error) from released(rpc_error)
+        except asyncio.CancelledError:
+            raise closed_channel_error() from None
         return _RESPONSE.from_message(answer)
 
     async def close(self) -> None:
