@@ -54,7 +54,7 @@ docs: $(VENV)/.dev ## Generate the references of settings and metrics and the da
 bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only log", ARGS=--quick)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-kafka: $(VENV)/.dev ## Measure next to Apache Kafka; needs Java and Maven, or KAFKA_HOME (ARGS=--quick, ARGS="--only produce")
+bench-kafka: $(VENV)/.dev ## Measure next to Apache Kafka; needs Java, Go, and Maven or KAFKA_HOME (ARGS=--quick, ARGS="--only produce")
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|cluster|transactions|bugs|tests), or one again (SEED=7, ACTIONS=3,5)

@@ -17,6 +17,7 @@ from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.maven import find_installation
 from benchmarks.peers.open_transactions import open_transactions
 from benchmarks.peers.peer import Peer, Size
+from benchmarks.peers.requests import requests
 from benchmarks.peers.tidelog_cluster import TidelogCluster
 from benchmarks.result import Result
 from benchmarks.table import make_console, print_results, write_results
@@ -40,6 +41,7 @@ _STOPPED_PARTS: dict[str, Part] = {"cold-start": work.cold_starts}
 _WHOLE_PARTS: dict[str, Part] = {
     "idle": work.idle,
     "latency": work.synchronous_latency,
+    "requests": requests,
     "transactions": transactions.commits,
     "produce": partial(work.produce, at_least=0.5),
     "produce-transactions": transactions.produce_in_transactions,
@@ -48,7 +50,12 @@ _WHOLE_PARTS: dict[str, Part] = {
     "memory": partial(work.memory, when="after the load"),
     "failover": work.failover,
 }
-_SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6), "abuse": abuse, "spark": _spark}
+_SMALL_PARTS: dict[str, Part] = {
+    "requests-one": requests,
+    "produce-one": partial(work.produce, at_least=0.6),
+    "abuse": abuse,
+    "spark": _spark,
+}
 _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
 _TLS, _LOGINS = "tls", "logins"
@@ -61,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="Measure next to Apache Kafka.")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"these alone: {', '.join(PARTS)}")
     parser.add_argument("--alone", choices=(_TIDELOG, _KAFKA), help="one cluster without the other: no ratios")
-    parser.add_argument("--quick", action="store_true", help="less data, fewer rounds: rough figures in 6 minutes")
+    parser.add_argument("--quick", action="store_true", help="less data, fewer rounds: rough figures in 10 minutes")
     parser.add_argument(
         "--output", type=Path, default=RESULTS, help="the JSON file (default: benchmarks/results/kafka.json)"
     )
