@@ -61,6 +61,13 @@ def streams_class_path() -> str:
 
 
 @cache
+def transforms_class_path() -> str:
+    """Return the class path of Kafka Connect and of the program in ``java/transforms``. Raises Unavailable."""
+    libs = f"{kafka_libs()}/*"
+    return f"{libs}{os.pathsep}{_compiled(_HERE / 'java' / 'transforms', libs, BUILD / 'transforms.jar')}"
+
+
+@cache
 def spark_jars() -> list[Path]:
     """Return the jars of Spark's Kafka source, in the version of PySpark or else of the pom. Raises Unavailable."""
     return _spark_jars(_HERE / "java" / "spark" / "pom.xml", "spark")
