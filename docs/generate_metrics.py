@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tidelog_foundation.metrics import Metric
 from tidelog_node.server import metrics as node
+from tidelog_operator import metrics as operator
 from tidelog_quorum.server import metrics as controller
 
 PAGE = Path(__file__).resolve().parent / "metrics.md"
@@ -50,7 +51,8 @@ The port has four threads and a queue of sixteen connections, and shares one col
 second, so that readers cannot exhaust a process. `metrics.listeners` is not set by default: nothing is served.
 
 `tidelog dev --metrics` and `LocalCluster(metrics=True)` open such a port on loopback for every process, and the
-[Kubernetes manifests](../deploy/README.md) one in every pod.
+[Kubernetes manifests](../deploy/README.md) one in every pod. The [operator](operator.md) serves metrics alone, at the
+address of its option `--metrics`.
 
 **Limits.** The number of series does not grow without bound. `metrics.topics.max` topics have series of their own, all
 others share the topic `(other)`; `metrics.group.offsets.max` committed offsets have series, the rest have none.
@@ -81,7 +83,11 @@ def main() -> int:
 def render() -> str:
     """Return the page as Markdown."""
     parts = [_HEAD]
-    for title, subjects in (("Nodes", node.DECLARED), ("Controllers", controller.DECLARED)):
+    for title, subjects in (
+        ("Nodes", node.DECLARED),
+        ("Controllers", controller.DECLARED),
+        ("Operator", operator.DECLARED),
+    ):
         parts.append(f"\n## {title}\n")
         parts += [
             f"\n### {title}: {subject[0].lower()}{subject[1:]}\n\n{_table(metrics)}" for subject, metrics in subjects

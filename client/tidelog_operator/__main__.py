@@ -9,6 +9,8 @@ from pathlib import Path
 
 import kopf
 
+from tidelog_foundation.config.endpoints import parse_address
+from tidelog_foundation.errors import ConfigError
 from tidelog_operator.handlers import Handlers
 from tidelog_operator.sources import DEFAULT_FOLDER, read_sources
 
@@ -25,13 +27,21 @@ def main(arguments: list[str] | None = None) -> None:
         help="the folder with the manifests of the release, as deploy/k8s",
     )
     parser.add_argument("--liveness", default="http://0.0.0.0:8080/healthz", help="the address of the health check")
+    parser.add_argument("--metrics", type=_address, help="serve metrics to Prometheus at this HOST:PORT")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for noisy in ("kopf", "aiohttp.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     registry = kopf.OperatorRegistry()
-    Handlers(options.namespace, read_sources(options.manifests), options.image).register(registry)
+    Handlers(options.namespace, read_sources(options.manifests), options.image, options.metrics).register(registry)
     kopf.run(registry=registry, namespaces=[options.namespace], standalone=True, liveness_endpoint=options.liveness)
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        return parse_address(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(error.message) from error
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from tidelog.admin import (
     NewPartitionReassignment,
     ResourceType,
 )
+from tidelog.admin.quorum import QuorumAdmin
 from tidelog_cli.balance.execution import DEFAULT_MOVES_PER_NODE
 from tidelog_cli.balance.measurement import cordoned_nodes, take_snapshot
 from tidelog_cli.balance.planner import make_plan
@@ -41,13 +42,22 @@ class QuorumState:
 
 
 class ClusterClient:
-    """The connection to one cluster; it lasts until `close`."""
+    """The connection to one cluster; it lasts until `close`.
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    ``controllers`` are the settings for connections to the controllers, where they differ from those to nodes.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], controllers: Mapping[str, Any] | None = None) -> None:
         self.admin = AdminClient(dict(settings))
+        try:
+            self._quorum = QuorumAdmin(controllers or settings)
+        except BaseException:
+            self.admin.close()
+            raise
 
     def close(self) -> None:
         """Close the connection."""
+        self._quorum.close()
         self.admin.close()
 
     def cluster_id(self) -> str:
@@ -143,7 +153,7 @@ class ClusterClient:
 
     def quorum(self) -> QuorumState:
         """Return the voters and observers of the quorum."""
-        found = self.admin.describe_metadata_quorum(request_timeout=TIMEOUT_S).result()
+        found = self._quorum.describe_metadata_quorum(request_timeout=TIMEOUT_S)
         return QuorumState(
             found.leader_id,
             frozenset(voter.replica_id for voter in found.voters),
@@ -152,13 +162,13 @@ class ClusterClient:
 
     def add_voter(self, controller: int, host: str) -> None:
         """Give a controller a vote. It blocks until the controller has caught up."""
-        found = self.admin.describe_metadata_quorum(request_timeout=TIMEOUT_S).result()
+        found = self._quorum.describe_metadata_quorum(request_timeout=TIMEOUT_S)
         directory = next((o.directory_id for o in found.observers if o.replica_id == controller), b"")
-        self.admin.add_raft_voter(controller, directory, host, _CONTROLLER_PORT, request_timeout=60).result()
+        self._quorum.add_raft_voter(controller, directory, host, _CONTROLLER_PORT, request_timeout=60)
 
     def remove_voter(self, controller: int) -> None:
         """Take a controller's vote away."""
-        self.admin.remove_raft_voter(controller, request_timeout=60).result()
+        self._quorum.remove_raft_voter(controller, request_timeout=60)
 
     def _set_cordon(self, ids: Iterable[int], entry: ConfigEntry) -> None:
         for node in ids:
@@ -171,16 +181,18 @@ class ClusterClients:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._clients: dict[str, tuple[Mapping[str, Any], ClusterClient]] = {}
+        self._clients: dict[str, tuple[object, ClusterClient]] = {}
 
-    def get(self, cluster: str, settings: Mapping[str, Any]) -> ClusterClient:
-        """Return the connection to a cluster."""
+    def get(
+        self, cluster: str, settings: Mapping[str, Any], controllers: Mapping[str, Any] | None = None
+    ) -> ClusterClient:
+        """Return the connection to a cluster, whose arguments are those of :class:`ClusterClient`."""
         with self._lock:
             known = self._clients.get(cluster)
-            if known is None or known[0] != settings:
+            if known is None or known[0] != (settings, controllers):
                 if known is not None:
                     known[1].close()
-                known = self._clients[cluster] = (dict(settings), ClusterClient(settings))
+                known = self._clients[cluster] = ((settings, controllers), ClusterClient(settings, controllers))
             return known[1]
 
     def forget(self, cluster: str) -> None:

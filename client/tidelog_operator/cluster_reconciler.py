@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_operator import external, rolling, scaling
+from tidelog_operator.certificates import KeyPair, missing_names
 from tidelog_operator.cluster_client import ClusterClient
 from tidelog_operator.conditions import Outcome, Refusal
 from tidelog_operator.connections import Connections
@@ -25,12 +26,14 @@ from tidelog_operator.manifests import (
     MANAGER,
     Sources,
     desired_objects,
+    keystore,
     own,
     pod_labels,
     process_id,
 )
+from tidelog_operator.metrics import OperatorMetrics
 from tidelog_operator.resources import CONTROLLER, FIRST_ID, NODE, ClusterSpec, parse_cluster
-from tidelog_operator.settings import check_replication
+from tidelog_operator.settings import addresses, check_replication
 
 _SOON_S = 2.0
 _ROLES = (CONTROLLER, NODE)
@@ -71,7 +74,15 @@ class _Observed:
 class ClusterReconciler:
     """Reconciles resources of the kind ``Tidelog``. ``image`` is that of clusters that name none."""
 
-    def __init__(self, kubernetes: Kubernetes, connections: Connections, sources: Sources, image: str) -> None:
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        connections: Connections,
+        sources: Sources,
+        image: str,
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._metrics = metrics
         self._kubernetes = kubernetes
         self._connections = connections
         self._sources = sources
@@ -106,6 +117,7 @@ class ClusterReconciler:
         if quorum is not None:
             annotations = quorum["metadata"].get("annotations") or {}
             initial = int(annotations.get(INITIAL_CONTROLLERS, replicas[CONTROLLER]))
+        keystores = await self._keystores(spec, uid)
         exposed = await self._expose(spec, uid, replicas[NODE])
         objects = desired_objects(
             spec,
@@ -114,6 +126,7 @@ class ClusterReconciler:
             image=spec.image or self._image,
             replicas=replicas,
             initial_controllers=initial,
+            keystores=keystores,
         )
         applied = [await self._kubernetes.apply(each) for each in objects]
         sets = {each["metadata"]["labels"][COMPONENT]: each for each in applied if each["kind"] == "StatefulSet"}
@@ -123,6 +136,27 @@ class ClusterReconciler:
             _pod(each, sets, exposed.since) for each in found if each["metadata"]["labels"].get(COMPONENT) in _ROLES
         ]
         return _Observed(spec, objects, sets, pods, frozenset(mounted), exposed)
+
+    async def _keystores(self, spec: ClusterSpec, uid: str) -> dict[str, str]:
+        """Return the Secrets that pods of a secured cluster mount, by role.
+
+        Raises:
+            Refusal: a Secret is missing, or the controllers' certificate does not have all of their names.
+        """
+        if spec.security is None:
+            return {}
+        names = {}
+        for role, secret in ((CONTROLLER, spec.security.controller_secret), (NODE, spec.security.node_secret)):
+            pair = await self._connections.key_pair(secret)
+            if role == CONTROLLER:
+                _check_names(spec, secret, pair)
+            names[role] = secret
+            if not pair.is_combined:
+                made = keystore(spec, role, pair)
+                own(made, spec, uid)
+                await self._kubernetes.apply(made)
+                names[role] = made["metadata"]["name"]
+        return names
 
     async def _expose(self, spec: ClusterSpec, uid: str, replicas: int) -> _External:
         """Apply the Services for clients outside, and the ConfigMap with the addresses that they got.
@@ -173,6 +207,7 @@ class ClusterReconciler:
             case rolling.Replace(pods):
                 for pod in pods:
                     await self._kubernetes.delete("Pod", pod.name, pod.uid)
+                    self._metrics.restarted(pod.role)
                 return _unready(observed, reason, f"replaced {', '.join(p.name for p in pods)}, which did not run")
             case rolling.AskThenRestart(pod):
                 return _unready(observed, reason, await self._restart(pod, client))
@@ -183,6 +218,7 @@ class ClusterReconciler:
             return f"{pod.name} is not safe to stop: {', '.join(obstacles)}"
         if not await self._kubernetes.evict(pod.name, pod.uid):
             return f"the disruption budget does not permit to restart {pod.name} now"
+        self._metrics.restarted(pod.role)
         return f"restarting {pod.name}"
 
     async def _scale(self, observed: _Observed, client: ClusterClient, draining: tuple[int, ...]) -> Outcome | None:
@@ -202,11 +238,6 @@ class ClusterReconciler:
 
     async def _controller_step(self, observed: _Observed, client: ClusterClient) -> scaling.Step:
         wanted, replicas = observed.spec.controllers.replicas, observed.replicas(CONTROLLER)
-        if observed.spec.security is not None:
-            if wanted != replicas:
-                text = f"spec.controllers.replicas is {wanted}, and there are {replicas} controllers: in a secured "
-                raise Refusal("ScalingRefused", text + "cluster the operator has no certificate to change their votes")
-            return scaling.Settled()
         quorum = await asyncio.to_thread(client.quorum)
         are_ready = all(pod.is_ready for pod in observed.of_role(CONTROLLER)) and not _missing(observed)
         return scaling.next_controller_step(wanted, replicas, quorum.voters, quorum.observers, are_ready=are_ready)
@@ -264,6 +295,19 @@ class ClusterReconciler:
         cluster_id = await asyncio.to_thread(client.cluster_id)
         fields = {**_fields(observed, draining), "clusterId": cluster_id}
         return Outcome(True, "Ready", "all pods are ready and as wanted", fields)
+
+
+def _check_names(spec: ClusterSpec, secret: str, pair: KeyPair) -> None:
+    hosts = [address.rpartition(":")[0] for address in addresses(spec, spec.controllers.replicas)]
+    try:
+        missing = missing_names(pair, hosts)
+    except ValueError as error:
+        raise Refusal(
+            "InvalidCertificate", f"the certificate in the Secret {secret} cannot be read: {error}"
+        ) from error
+    if missing:
+        text = f"the certificate in the Secret {secret} is not for {', '.join(missing)}"
+        raise Refusal("InvalidCertificate", text)
 
 
 async def _leader(client: ClusterClient) -> int | None:

@@ -8,17 +8,20 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_operator.certificates import CA, COMBINED, KeyPair, key_pair
 from tidelog_operator.cluster_client import PASSING, ClusterClient, ClusterClients
 from tidelog_operator.conditions import Refusal
 from tidelog_operator.kubernetes import Kubernetes
 from tidelog_operator.resources import ClusterSpec, parse_cluster
+from tidelog_operator.settings import addresses
 
 T = TypeVar("T")
 
-CA = "ca.crt"
-KEY_AND_CHAIN = "tls-combined.pem"
 PASSWORD = "password"
 _ADMIN = "admin"
+_CLIENT_ID = "tidelog-operator"
+_BOOTSTRAP = 3
+"""Controllers that are asked for the others; those beyond come and go."""
 
 
 class Connections:
@@ -47,19 +50,40 @@ class Connections:
         Raises:
             Refusal: a Secret is missing, or lacks a key.
         """
-        settings: dict[str, Any] = {"bootstrap.servers": spec.bootstrap_servers, "client.id": "tidelog-operator"}
+        settings: dict[str, Any] = {"bootstrap.servers": spec.bootstrap_servers, "client.id": _CLIENT_ID}
+        controllers: dict[str, Any] | None = None
         if spec.security is not None:
-            node = await self.secret(spec.security.node_secret, (CA, KEY_AND_CHAIN))
-            await self.secret(spec.security.controller_secret, (CA, KEY_AND_CHAIN))
+            node = await self.key_pair(spec.security.node_secret)
             admin = await self.secret(spec.security.admin_secret, (PASSWORD,))
             settings |= {
                 "security.protocol": "sasl_ssl",
                 "sasl.mechanism": "SCRAM-SHA-512",
                 "sasl.username": _ADMIN,
                 "sasl.password": admin[PASSWORD],
-                "ssl.ca.pem": node[CA],
+                "ssl.ca.pem": node.ca,
             }
-        return await asyncio.to_thread(self._clients.get, spec.name, settings)
+            # Controllers know certificates alone; a node is a super user.
+            controllers = {
+                "bootstrap.controllers": ",".join(addresses(spec, min(spec.controllers.replicas, _BOOTSTRAP))),
+                "client.id": _CLIENT_ID,
+                "security.protocol": "ssl",
+                "ssl.ca.pem": node.ca,
+                "ssl.certificate.pem": node.chain,
+                "ssl.key.pem": node.key,
+            }
+        return await asyncio.to_thread(self._clients.get, spec.name, settings, controllers)
+
+    async def key_pair(self, name: str) -> KeyPair:
+        """Return the key and certificates of a TLS Secret.
+
+        Raises:
+            Refusal: there is no such Secret, or it has neither layout.
+        """
+        found = key_pair(await self.secret(name, (CA,)))
+        if found is None:
+            text = f"the Secret {name} has no {COMBINED} with a key and a certificate, and no tls.key and tls.crt"
+            raise Refusal("SecretNotFound", text)
+        return found
 
     async def has_cluster(self, name: str) -> bool:
         """Return whether there is a resource ``Tidelog`` with this name that is not being deleted."""

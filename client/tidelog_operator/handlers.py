@@ -12,6 +12,8 @@ from tidelog_operator.cluster_reconciler import ClusterReconciler
 from tidelog_operator.connections import Connections
 from tidelog_operator.kubernetes import Kubernetes
 from tidelog_operator.manifests import INSTANCE, MANAGED_BY, MANAGER, Sources
+from tidelog_operator.metrics import OperatorMetrics
+from tidelog_operator.metrics_port import MetricsPort
 from tidelog_operator.rebalance_reconciler import RebalanceReconciler
 from tidelog_operator.reconciliation import Reconcile, Stopped, WakeUps, run_loop
 from tidelog_operator.resources import GROUP, VERSION
@@ -25,11 +27,13 @@ _WATCHED = ("pods", "statefulsets", "services", "configmaps", "poddisruptionbudg
 class Handlers:
     """The handlers of one namespace, which `register` adds to a registry of kopf."""
 
-    def __init__(self, namespace: str, sources: Sources, image: str) -> None:
+    def __init__(self, namespace: str, sources: Sources, image: str, metrics_address: tuple[str, int] | None) -> None:
+        self._metrics = OperatorMetrics()
+        self._port = None if metrics_address is None else MetricsPort(self._metrics, *metrics_address)
         self._kubernetes = Kubernetes(namespace)
         self._connections = Connections(self._kubernetes)
         self._wake_ups = WakeUps()
-        clusters = ClusterReconciler(self._kubernetes, self._connections, sources, image)
+        clusters = ClusterReconciler(self._kubernetes, self._connections, sources, image, self._metrics)
         self._topics = TopicReconciler(self._kubernetes, self._connections)
         self._users = UserReconciler(self._kubernetes, self._connections)
         rebalances = RebalanceReconciler(self._kubernetes, self._connections)
@@ -64,8 +68,12 @@ class Handlers:
         settings.posting.enabled = False
         settings.scanning.disabled = True
         await self._kubernetes.__aenter__()
+        if self._port is not None:
+            await self._port.open()
 
     async def _stop(self, **_: object) -> None:
+        if self._port is not None:
+            await self._port.close()
         await self._connections.close()
         await self._kubernetes.__aexit__()
 
@@ -73,7 +81,7 @@ class Handlers:
         self, *, kind: str, reconcile: Reconcile, name: str | None, stopped: kopf.DaemonStopped, **_: object
     ) -> None:
         assert name is not None, "resources have names"
-        await run_loop(self._kubernetes, self._wake_ups, kind, name, reconcile, cast("Stopped", stopped))
+        await run_loop(self._kubernetes, self._metrics, self._wake_ups, kind, name, reconcile, cast("Stopped", stopped))
         if kind == "Tidelog":
             await self._connections.forget(name)
 

@@ -8,6 +8,7 @@ can share a namespace.
 
 from __future__ import annotations
 
+import base64
 import copy
 import hashlib
 import re
@@ -18,6 +19,7 @@ from typing import Any, Final
 import jsonpatch
 
 from tidelog_operator import external
+from tidelog_operator.certificates import CA, COMBINED, KeyPair
 from tidelog_operator.resources import CONTROLLER, NODE, ClusterSpec, owner_reference
 from tidelog_operator.settings import properties
 
@@ -33,8 +35,6 @@ _PROPERTIES = "server.properties"
 _ROLES = (CONTROLLER, NODE)
 # Commands and paths have such names too, and keep them.
 _NAMES = re.compile(r"(?<![/\w-])tidelog-(?=(node|quorum|admin)\b)")
-_ADVERTISED = "GRPC{suffix}://$(POD_NAME).{service}:9093"
-_POD_NAME = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,12 @@ def desired_objects(
     image: str,
     replicas: Mapping[str, int],
     initial_controllers: int,
+    keystores: Mapping[str, str] | None = None,
 ) -> list[Manifest]:
     """Return the objects of a cluster in the order in which they are applied: what pods refer to comes first.
 
     ``replicas`` are those of the StatefulSets by role, which differ from the wanted ones while nodes are drained.
+    ``keystores`` are the TLS Secrets of a secured cluster by role; by default, those that the resource names.
 
     Raises:
         Refusal: a setting is not valid.
@@ -82,7 +84,7 @@ def desired_objects(
     for each in objects:
         if each["kind"] == "StatefulSet":
             role = each["metadata"]["labels"][COMPONENT]
-            _shape(each, spec, role, configs[role]["metadata"]["name"], image)
+            _shape(each, spec, role, configs[role]["metadata"]["name"], image, (keystores or {}).get(role))
             each["spec"]["replicas"] = replicas[role]
             if role == CONTROLLER:
                 each["metadata"].setdefault("annotations", {})[INITIAL_CONTROLLERS] = str(initial_controllers)
@@ -96,6 +98,17 @@ def pod_labels(spec: ClusterSpec, role: str | None = None) -> dict[str, str]:
     """Return the labels of a cluster's pods, or of those of one role."""
     labels = {"app.kubernetes.io/name": "tidelog", INSTANCE: spec.name}
     return labels if role is None else {**labels, COMPONENT: role}
+
+
+def keystore(spec: ClusterSpec, role: str, pair: KeyPair) -> Manifest:
+    """Return the Secret with the one file that processes read, of a pair whose own Secret lacks it."""
+    values = {CA: pair.ca, COMBINED: pair.combined}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": f"{spec.stateful_set(role)}-keystore", "labels": pod_labels(spec, role)},
+        "data": {key: base64.b64encode(text.encode()).decode() for key, text in values.items()},
+    }
 
 
 def _config_map(spec: ClusterSpec, role: str, text: str) -> Manifest:
@@ -150,7 +163,9 @@ def _label_sets(value: Any) -> Iterator[dict[str, str]]:
                 yield from _label_sets(each)
 
 
-def _shape(manifest: Manifest, spec: ClusterSpec, role: str, config_map: str, image: str) -> None:
+def _shape(
+    manifest: Manifest, spec: ClusterSpec, role: str, config_map: str, image: str, tls_secret: str | None
+) -> None:
     """Give a StatefulSet the pods that the resource wants. The operator itself restarts them."""
     pool, stateful_set = spec.pool(role), manifest["spec"]
     stateful_set["updateStrategy"] = {"type": "OnDelete"}
@@ -165,17 +180,14 @@ def _shape(manifest: Manifest, spec: ClusterSpec, role: str, config_map: str, im
         if volume["name"] == "config":
             volume["configMap"]["name"] = config_map
         elif "secret" in volume:
-            volume["secret"]["secretName"] = _secret(spec, role, volume["name"])
+            is_tls = volume["name"] == "tls" and tls_secret is not None
+            volume["secret"]["secretName"] = tls_secret if is_tls else _secret(spec, role, volume["name"])
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
         container["image"] = image
     (main,) = pod["containers"]
     if pool.resources is not None:
         main["resources"] = copy.deepcopy(dict(pool.resources))
-    if role == CONTROLLER:
-        address = _ADVERTISED.format(suffix="_SSL" if spec.security else "", service=spec.stateful_set(role))
-        main["args"] += ["--override", f"advertised.listeners={address}"]
-        main["env"].append(dict(_POD_NAME))
-    elif spec.external is not None:
+    if role == NODE and spec.external is not None:
         external.add_listeners(pod, spec, spec.external)
 
 

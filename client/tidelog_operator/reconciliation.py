@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -18,6 +19,7 @@ from kubernetes_asyncio.client import ApiException
 from tidelog_foundation.errors import TidelogError
 from tidelog_operator.conditions import Outcome, Refusal, status_of
 from tidelog_operator.kubernetes import Kubernetes, Object
+from tidelog_operator.metrics import OperatorMetrics
 
 _LOG = logging.getLogger(__name__)
 _RETRY_S = 5.0
@@ -59,12 +61,17 @@ class WakeUps:
         self._events.pop((kind, name), None)
 
 
-async def reconcile_once(kubernetes: Kubernetes, kind: str, name: str, reconcile: Reconcile) -> float | None:
+async def reconcile_once(
+    kubernetes: Kubernetes, metrics: OperatorMetrics, kind: str, name: str, reconcile: Reconcile
+) -> float | None:
     """Reconcile a resource and write its status; return the seconds until the next time, or None if it is gone."""
     resource = await kubernetes.get(kind, name)
     if resource is None or "deletionTimestamp" in resource["metadata"]:
         return None
+    begin_ns = time.perf_counter_ns()
     outcome = await _outcome(kind, name, reconcile, resource)
+    duration_ns = time.perf_counter_ns() - begin_ns
+    metrics.reconciled(kind, name, is_ready=outcome.is_ready, reason=outcome.reason, duration_ns=duration_ns)
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     before = resource.get("status") or {}
     status = status_of(outcome, before, resource["metadata"]["generation"], now)
@@ -75,14 +82,21 @@ async def reconcile_once(kubernetes: Kubernetes, kind: str, name: str, reconcile
 
 
 async def run_loop(
-    kubernetes: Kubernetes, wake_ups: WakeUps, kind: str, name: str, reconcile: Reconcile, stopped: Stopped
+    kubernetes: Kubernetes,
+    metrics: OperatorMetrics,
+    wake_ups: WakeUps,
+    kind: str,
+    name: str,
+    reconcile: Reconcile,
+    stopped: Stopped,
 ) -> None:
     """Reconcile a resource until it is deleted or the operator stops."""
     try:
         while not stopped:
             try:
-                again_s = await reconcile_once(kubernetes, kind, name, reconcile)
+                again_s = await reconcile_once(kubernetes, metrics, kind, name, reconcile)
             except (ApiException, aiohttp.ClientError, TimeoutError) as error:
+                metrics.unanswered(kind)
                 _LOG.warning("%s %s: the API server did not answer as expected: %s", kind, name, _brief(error))
                 again_s = _RETRY_S
             if again_s is None:
@@ -95,6 +109,7 @@ async def run_loop(
                     each.cancel()
     finally:
         wake_ups.forget(kind, name)
+        metrics.forget(kind, name)
 
 
 async def _outcome(kind: str, name: str, reconcile: Reconcile, resource: Object) -> Outcome:

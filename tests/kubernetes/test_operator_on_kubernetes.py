@@ -5,98 +5,28 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from kubernetes_cluster import DEADLINE_S, IMAGE, KubernetesCluster
 from kubernetes_writer import PARTITIONS, Writer, Written
+from operated_kubernetes import POOL, OperatedCluster, operated_cluster
 
 pytestmark = [
     pytest.mark.compat,
     pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm, which installs the operator"),
 ]
 
-CHART = Path(__file__).parents[2] / "deploy" / "helm" / "tidelog-operator"
-OPERATOR_IMAGE = os.environ.get("TIDELOG_OPERATOR_IMAGE", "tidelog-operator:0.1.0")
 LONGEST_WRITE_S = float(os.environ.get("TIDELOG_LONGEST_WRITE_S", "0.5"))
 """The bound of a write during a rolling restart, on machines that have cores to spare."""
-_RESOURCES = {"requests": {"cpu": "50m", "memory": "192Mi"}, "limits": {"memory": "512Mi"}}
-_POOL = {"storage": {"size": "1Gi"}, "resources": _RESOURCES}
-
-
-class OperatedCluster(KubernetesCluster):
-    """A namespace with the operator and a resource ``Tidelog`` named ``tidelog``."""
-
-    def install(self) -> None:
-        """Install the chart, and wait until the operator runs."""
-        command = ["helm", "install", "operator", str(CHART), "--namespace", self.namespace]
-        command += ["--set", f"image={OPERATOR_IMAGE}", "--set", f"serverImage={IMAGE}", "--wait", "--timeout=300s"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-        assert done.returncode == 0, done.stderr
-
-    def create(self, kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> None:
-        """Create or change a resource of the operator."""
-        manifest = {
-            "apiVersion": "tidelog.dev/v1alpha1",
-            "kind": kind,
-            "metadata": {"name": name, **metadata},
-            "spec": spec,
-        }
-        command = ["kubectl", "--namespace", self.namespace, "apply", "-f", "-"]
-        done = subprocess.run(
-            command, input=json.dumps(manifest), capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
-        assert done.returncode == 0, done.stderr
-
-    def patch(self, kind: str, name: str, spec: dict[str, Any]) -> None:
-        """Change fields of a resource's spec."""
-        self.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps({"spec": spec}))
-
-    def get(self, kind: str, name: str) -> dict[str, Any]:
-        """Return an object."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
-        return found
-
-    def condition(self, kind: str, name: str) -> tuple[str, str, str]:
-        """Return status, reason and message of the condition Ready, if it is about the current generation."""
-        found = self.get(kind, name)
-        status = found.get("status", {})
-        if status.get("observedGeneration") != found["metadata"]["generation"]:
-            return "Unknown", "", ""
-        (condition,) = status["conditions"]
-        return condition["status"], condition["reason"], condition["message"]
-
-    def wait_ready(self, kind: str, name: str) -> None:
-        """Wait until the operator has done everything that a resource asks for."""
-        try:
-            self.wait_for(lambda: self.condition(kind, name)[0] == "True", f"{kind} {name}")
-        except AssertionError as error:
-            logs = self.kubectl("logs", "deployment/operator", "--tail=60")
-            raise AssertionError(f"{error}\n{self.condition(kind, name)}\n{logs}") from None
-
-    def revisions(self, role: str) -> set[str]:
-        """Return the uids of the pods of a role."""
-        pods = self._pods(f"app.kubernetes.io/component={role}")
-        return {pod["metadata"]["uid"] for pod in pods}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[OperatedCluster]:
-    with OperatedCluster() as created:
-        created.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CHART / "crds"))
-        created.install()
-        try:
-            created.create("Tidelog", "tidelog", {"controllers": _POOL, "nodes": {**_POOL, "sharedMachines": True}})
-            created.wait_ready("tidelog", "tidelog")
-            created.start_client()
-            yield created
-        finally:
-            # The operator removes the finalizers.
-            for kind in ("tidelogrebalances", "tidelogtopics", "tidelogusers", "tidelogs"):
-                created.kubectl("delete", kind, "--all", "--timeout=120s")
+    with operated_cluster() as created:
+        created.create("Tidelog", "tidelog", {"controllers": POOL, "nodes": {**POOL, "sharedMachines": True}})
+        created.wait_ready("tidelog", "tidelog")
+        created.start_client()
+        yield created
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ _HASH = "-0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One replica of a StatefulSet as the kubelet starts it: its name, command line and properties."""
+    """One replica of a StatefulSet as the kubelet starts it: name, command line, and properties with its variables."""
 
     name: str
     ordinal: int
@@ -185,7 +185,10 @@ def _pods(manifests: list[Manifest], name: str, zone: str = "") -> list[Pod]:
         }
         variables = {e["name"]: fields[e["valueFrom"]["fieldRef"]["fieldPath"]] for e in container["env"]}
         command = tuple(_expand(word, variables) for word in [*container["command"], *container["args"]])
-        found.append(Pod(f"{name}-{ordinal}", ordinal, command, properties))
+        resolved = properties
+        for key, value in variables.items():
+            resolved = resolved.replace(f"${{env:{key}}}", value)
+        found.append(Pod(f"{name}-{ordinal}", ordinal, command, resolved))
     return found
 
 

@@ -53,11 +53,9 @@ def test_kustomizations_are_all_tested(repository: Path) -> None:
 
 @pytest.mark.parametrize("cluster", ["base", "overlays/external", "overlays/secured"])
 def test_components_fit_a_cluster_alone_and_together(cluster: str, render: Any, problems: Any) -> None:
-    # The controllers of the secured cluster have another listener, and certificates for three.
-    fitting = [c for c in COMPONENTS if (cluster, c) != ("overlays/secured", "components/five-controllers")]
-    for component in fitting:
+    for component in COMPONENTS:
         assert problems(render(cluster, component)) == []
-    assert problems(render(cluster, *fitting)) == []
+    assert problems(render(cluster, *COMPONENTS)) == []
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

@@ -57,6 +57,23 @@ def test_rendered_objects_fit_the_schemas_of_kubernetes(rendered: list[dict[str,
         kubernetes_validate.validate(each, "1.31", strict=True)
 
 
+def test_pod_monitor_reads_the_port_of_the_metrics_where_it_is_wanted(
+    helm: str, rendered: list[dict[str, Any]]
+) -> None:
+    assert "PodMonitor" not in {each["kind"] for each in rendered}
+    command = [helm, "template", "operator", str(CHART), "--kube-version", "1.31", "--set"]
+    wanted = "podMonitor.enabled=true,podMonitor.labels.release=prometheus"
+    output = subprocess.run([*command, wanted], check=True, capture_output=True, text=True, timeout=60).stdout
+    found = {each["kind"]: each for each in yaml.safe_load_all(output) if each}
+    monitor, pod = found["PodMonitor"], found["Deployment"]["spec"]["template"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (container,) = pod["spec"]["containers"]
+    (port,) = (each["containerPort"] for each in container["ports"] if each["name"] == endpoint["port"])
+    assert f"--metrics=0.0.0.0:{port}" in container["args"]
+
+
 def test_role_permits_the_kinds_of_the_operator_in_its_namespace_alone(rendered: list[dict[str, Any]]) -> None:
     assert not [each for each in rendered if each["kind"].startswith("Cluster")]
     (role,) = (each for each in rendered if each["kind"] == "Role")
