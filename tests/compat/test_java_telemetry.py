@@ -93,5 +93,9 @@ def test_java_producer_pushes_what_is_subscribed_and_the_node_exports_it(monitor
         "org.apache.kafka.producer.record.queue.time.max",
     } <= gauges
     assert all(name.startswith("org.apache.kafka.producer.") for name in gauges | counters)
-    assert found.value("tidelog_client_telemetry_pushes_total", result="NONE") > 0
-    assert found.value("tidelog_client_metric_total", metric="org.apache.kafka.producer.record.send.total") == 2000
+    # A counter may lack the records since the last push in time. A Java client that closes makes its last push only if
+    # it happens to poll once more (KAFKA-17731), whatever the broker is, so a client that sends all its records at once
+    # and closes may push a few of them. The node refuses no push, so what the client pushes is complete.
+    assert found.labels("tidelog_client_telemetry_pushes_total", label="result") == {"NONE"}
+    sent = found.value("tidelog_client_metric_total", metric="org.apache.kafka.producer.record.send.total")
+    assert 1000 <= sent <= 2000

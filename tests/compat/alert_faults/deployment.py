@@ -100,7 +100,7 @@ class Deployment:
 
 @contextlib.contextmanager
 def repeated(action: Callable[[], object], pause_s: float) -> Iterator[None]:
-    """Repeat an action in a thread. It must tell the cluster's refusals, which it causes, from other errors."""
+    """Repeat an action in a thread. An exception of the action fails the test."""
     ended = threading.Event()
 
     def work() -> None:
