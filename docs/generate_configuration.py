@@ -47,6 +47,11 @@ SECTIONS = (
         "Settings of [subscriptions to the metrics of clients](monitoring.md#metrics-of-clients) (KIP-714).",
         "tidelog_foundation.config.client_metrics:ClientMetricsConfig",
     ),
+    (
+        "Cluster links",
+        "Settings of [cluster links](linking.md), for `tidelog link create` and `tidelog link alter`.",
+        "tidelog_foundation.link_settings:LinkConfig",
+    ),
     ("Producer", "Settings of `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
     ("Consumer", "Settings of `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
     ("Admin client", "Settings of `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),

@@ -41,6 +41,8 @@ _HOMES = {
     "user": _Home("tidelog_cli.users.user", _TOPICS),
     "token": _Home("tidelog_cli.tokens.token", _TOPICS),
     "quota": _Home("tidelog_cli.quotas.quota", _TOPICS),
+    "link": _Home("tidelog_cli.links.link", _TOPICS),
+    "mirror": _Home("tidelog_cli.links.mirror", _TOPICS),
     "config": _Home("tidelog_cli.config", _TOPICS),
     "partition": _Home("tidelog_cli.partitions.partition", _TOPICS),
     "cluster": _Home("tidelog_cli.cluster", _CLUSTER),

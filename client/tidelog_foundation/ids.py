@@ -26,6 +26,9 @@ DirectoryId = NewType("DirectoryId", bytes)
 AclId = NewType("AclId", bytes)
 """The 16 bytes that identify an ACL in the metadata log (KIP-801)."""
 
+LinkId = NewType("LinkId", bytes)
+"""The 16 bytes that identify a cluster link."""
+
 NO_BROKER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
 UNKNOWN_OFFSET = -1

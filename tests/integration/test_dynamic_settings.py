@@ -156,14 +156,14 @@ def test_a_change_of_nodes_is_refused_with_the_reason(
 
 def test_a_new_cluster_has_its_features_and_they_change(running: LocalCluster, admin: AdminClient) -> None:
     found = admin.describe_features().result(30)
-    assert found.finalized_features == {"metadata.version": 4, ELR: 1, TRANSACTIONS: 2}
+    assert found.finalized_features == {"metadata.version": 5, ELR: 1, TRANSACTIONS: 2}
     assert (found.supported_features[ELR].min_version, found.supported_features[ELR].max_version) == (0, 1)
     everywhere = describe(admin, nodes(""))
     assert everywhere["min.insync.replicas"].value == "1"
     with pytest.raises(KafkaException, match="INVALID_UPDATE_VERSION"):
         admin.update_features({ELR: FeatureUpdate(0)})[ELR].result(30)
     admin.update_features({ELR: FeatureUpdate(0, UpgradeType.SAFE_DOWNGRADE)})[ELR].result(30)
-    assert admin.describe_features().result(30).finalized_features == {"metadata.version": 4, TRANSACTIONS: 2}
+    assert admin.describe_features().result(30).finalized_features == {"metadata.version": 5, TRANSACTIONS: 2}
     admin.update_features({ELR: FeatureUpdate(1)})[ELR].result(30)
 
 

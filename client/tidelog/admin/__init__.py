@@ -35,6 +35,7 @@ from tidelog.admin.groups.model import (
     MemberToRemove,
     PartitionLag,
 )
+from tidelog.admin.links import ClusterLinkListing, MirrorPartitionInfo, MirrorTopicInfo, MirrorTopicState
 from tidelog.admin.log_dirs import LogDirDescription, ReplicaInfo, TopicPartitionReplica
 from tidelog.admin.metadata import (
     BrokerMetadata,
@@ -131,6 +132,7 @@ __all__ = [
     "ClientQuotaEntity",
     "ClientQuotaFilter",
     "ClientQuotaFilterComponent",
+    "ClusterLinkListing",
     "ClusterMetadata",
     "ConfigEntry",
     "ConfigResource",
@@ -162,6 +164,9 @@ __all__ = [
     "MemberToRemove",
     "MetadataEnd",
     "MetadataPart",
+    "MirrorPartitionInfo",
+    "MirrorTopicInfo",
+    "MirrorTopicState",
     "NewPartitionReassignment",
     "NewPartitions",
     "NewTopic",

@@ -10,6 +10,7 @@ from tidelog.admin.cluster import ClusterAdmin
 from tidelog.admin.configs import ConfigAdmin
 from tidelog.admin.delegation_tokens import DelegationTokenAdmin
 from tidelog.admin.groups.group_admin import GroupAdmin
+from tidelog.admin.links import LinkAdmin
 from tidelog.admin.log_dirs import LogDirAdmin
 from tidelog.admin.metadata import ClusterMetadata, GroupMetadata, cluster_id, group_metadata, list_topics
 from tidelog.admin.offsets import OffsetAdmin
@@ -31,6 +32,7 @@ class AdminOperations(
     ConfigAdmin,
     DelegationTokenAdmin,
     GroupAdmin,
+    LinkAdmin,
     LogDirAdmin,
     OffsetAdmin,
     ProcessAdmin,

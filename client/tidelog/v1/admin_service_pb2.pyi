@@ -121,6 +121,31 @@ FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE: FeatureUpgradeType.ValueType  # 2
 FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE: FeatureUpgradeType.ValueType  # 3
 Global___FeatureUpgradeType: _TypeAlias = FeatureUpgradeType  # noqa: Y015
 
+class _MirrorOperation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MirrorOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MirrorOperation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MIRROR_OPERATION_UNSPECIFIED: _MirrorOperation.ValueType  # 0
+    MIRROR_OPERATION_PROMOTE: _MirrorOperation.ValueType  # 1
+    MIRROR_OPERATION_FAILOVER: _MirrorOperation.ValueType  # 2
+    MIRROR_OPERATION_PAUSE: _MirrorOperation.ValueType  # 3
+    MIRROR_OPERATION_RESUME: _MirrorOperation.ValueType  # 4
+    MIRROR_OPERATION_FAIL: _MirrorOperation.ValueType  # 5
+    """For nodes alone."""
+
+class MirrorOperation(_MirrorOperation, metaclass=_MirrorOperationEnumTypeWrapper): ...
+
+MIRROR_OPERATION_UNSPECIFIED: MirrorOperation.ValueType  # 0
+MIRROR_OPERATION_PROMOTE: MirrorOperation.ValueType  # 1
+MIRROR_OPERATION_FAILOVER: MirrorOperation.ValueType  # 2
+MIRROR_OPERATION_PAUSE: MirrorOperation.ValueType  # 3
+MIRROR_OPERATION_RESUME: MirrorOperation.ValueType  # 4
+MIRROR_OPERATION_FAIL: MirrorOperation.ValueType  # 5
+"""For nodes alone."""
+Global___MirrorOperation: _TypeAlias = MirrorOperation  # noqa: Y015
+
 @_typing.final
 class CreateTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -2726,3 +2751,451 @@ class QuotaClient(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QuotaClient: _TypeAlias = QuotaClient  # noqa: Y015
+
+@_typing.final
+class CreateClusterLinkRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    LINK_ID_FIELD_NUMBER: _builtins.int
+    SOURCE_CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    link_id: _builtins.bytes
+    """Set by the node that forwards the request; a client's own are ignored."""
+    source_cluster_id: _builtins.str
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_record_pb2.LinkSetting]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        settings: _abc.Iterable[_metadata_record_pb2.LinkSetting] | None = ...,
+        link_id: _builtins.bytes = ...,
+        source_cluster_id: _builtins.str = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_id", b"link_id", "name", b"name", "settings", b"settings", "source_cluster_id", b"source_cluster_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateClusterLinkRequest: _TypeAlias = CreateClusterLinkRequest  # noqa: Y015
+
+@_typing.final
+class CreateClusterLinkResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINK_ID_FIELD_NUMBER: _builtins.int
+    link_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        link_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_id", b"link_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateClusterLinkResponse: _TypeAlias = CreateClusterLinkResponse  # noqa: Y015
+
+@_typing.final
+class AlterClusterLinkRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    SOURCE_CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    source_cluster_id: _builtins.str
+    """Set by the node that forwards the request."""
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_record_pb2.LinkSetting]: ...
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        settings: _abc.Iterable[_metadata_record_pb2.LinkSetting] | None = ...,
+        removed: _abc.Iterable[_builtins.str] | None = ...,
+        source_cluster_id: _builtins.str = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "removed", b"removed", "settings", b"settings", "source_cluster_id", b"source_cluster_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterClusterLinkRequest: _TypeAlias = AlterClusterLinkRequest  # noqa: Y015
+
+@_typing.final
+class AlterClusterLinkResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterClusterLinkResponse: _TypeAlias = AlterClusterLinkResponse  # noqa: Y015
+
+@_typing.final
+class DeleteClusterLinkRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    timeout_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteClusterLinkRequest: _TypeAlias = DeleteClusterLinkRequest  # noqa: Y015
+
+@_typing.final
+class DeleteClusterLinkResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteClusterLinkResponse: _TypeAlias = DeleteClusterLinkResponse  # noqa: Y015
+
+@_typing.final
+class ListClusterLinksRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListClusterLinksRequest: _TypeAlias = ListClusterLinksRequest  # noqa: Y015
+
+@_typing.final
+class ListClusterLinksResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def links(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterLinkDescription]: ...
+    def __init__(
+        self,
+        *,
+        links: _abc.Iterable[Global___ClusterLinkDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["links", b"links"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListClusterLinksResponse: _TypeAlias = ListClusterLinksResponse  # noqa: Y015
+
+@_typing.final
+class ClusterLinkDescription(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LINK_ID_FIELD_NUMBER: _builtins.int
+    SOURCE_CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    MIRROR_TOPICS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    link_id: _builtins.bytes
+    source_cluster_id: _builtins.str
+    mirror_topics: _builtins.int
+    """The mirror topics that are not stopped."""
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_record_pb2.LinkSetting]:
+        """Secrets have no value here."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        link_id: _builtins.bytes = ...,
+        source_cluster_id: _builtins.str = ...,
+        settings: _abc.Iterable[_metadata_record_pb2.LinkSetting] | None = ...,
+        mirror_topics: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_id", b"link_id", "mirror_topics", b"mirror_topics", "name", b"name", "settings", b"settings", "source_cluster_id", b"source_cluster_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClusterLinkDescription: _TypeAlias = ClusterLinkDescription  # noqa: Y015
+
+@_typing.final
+class CreateMirrorTopicRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINK_NAME_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    NUM_PARTITIONS_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    link_name: _builtins.str
+    topic: _builtins.str
+    replication_factor: _builtins.int
+    """-1 means default.replication.factor."""
+    topic_id: _builtins.bytes
+    """Set by the node that forwards the request, from the source's answers."""
+    num_partitions: _builtins.int
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_record_pb2.LinkSetting]: ...
+    def __init__(
+        self,
+        *,
+        link_name: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        replication_factor: _builtins.int = ...,
+        topic_id: _builtins.bytes = ...,
+        num_partitions: _builtins.int = ...,
+        settings: _abc.Iterable[_metadata_record_pb2.LinkSetting] | None = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_name", b"link_name", "num_partitions", b"num_partitions", "replication_factor", b"replication_factor", "settings", b"settings", "timeout_ms", b"timeout_ms", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateMirrorTopicRequest: _TypeAlias = CreateMirrorTopicRequest  # noqa: Y015
+
+@_typing.final
+class CreateMirrorTopicResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUM_PARTITIONS_FIELD_NUMBER: _builtins.int
+    num_partitions: _builtins.int
+    def __init__(
+        self,
+        *,
+        num_partitions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["num_partitions", b"num_partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateMirrorTopicResponse: _TypeAlias = CreateMirrorTopicResponse  # noqa: Y015
+
+@_typing.final
+class AlterMirrorTopicsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    operation: Global___MirrorOperation.ValueType
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        operation: Global___MirrorOperation.ValueType = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "timeout_ms", b"timeout_ms", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterMirrorTopicsRequest: _TypeAlias = AlterMirrorTopicsRequest  # noqa: Y015
+
+@_typing.final
+class AlterMirrorTopicsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MirrorTopicResult]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___MirrorTopicResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterMirrorTopicsResponse: _TypeAlias = AlterMirrorTopicsResponse  # noqa: Y015
+
+@_typing.final
+class MirrorTopicResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MirrorTopicResult: _TypeAlias = MirrorTopicResult  # noqa: Y015
+
+@_typing.final
+class DescribeMirrorTopicsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINK_NAME_FIELD_NUMBER: _builtins.int
+    link_name: _builtins.str
+    """Empty: those of all links."""
+    def __init__(
+        self,
+        *,
+        link_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_name", b"link_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeMirrorTopicsRequest: _TypeAlias = DescribeMirrorTopicsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeMirrorTopicsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MirrorTopicDescription]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___MirrorTopicDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeMirrorTopicsResponse: _TypeAlias = DescribeMirrorTopicsResponse  # noqa: Y015
+
+@_typing.final
+class MirrorTopicDescription(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    LINK_NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    NUM_PARTITIONS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    link_name: _builtins.str
+    state: _metadata_record_pb2.MirrorState.ValueType
+    num_partitions: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___MirrorPartitionDescription]:
+        """Those that the node leads."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        link_name: _builtins.str = ...,
+        state: _metadata_record_pb2.MirrorState.ValueType = ...,
+        num_partitions: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___MirrorPartitionDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_name", b"link_name", "num_partitions", b"num_partitions", "partitions", b"partitions", "state", b"state", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MirrorTopicDescription: _TypeAlias = MirrorTopicDescription  # noqa: Y015
+
+@_typing.final
+class MirrorPartitionDescription(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    SOURCE_HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    leader_epoch: _builtins.int
+    log_end_offset: _builtins.int
+    high_watermark: _builtins.int
+    source_high_watermark: _builtins.int
+    """-1 before the source's first answer."""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """Why the last fetch failed."""
+
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
+        source_high_watermark: _builtins.int = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "high_watermark", b"high_watermark", "index", b"index", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "source_high_watermark", b"source_high_watermark"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MirrorPartitionDescription: _TypeAlias = MirrorPartitionDescription  # noqa: Y015

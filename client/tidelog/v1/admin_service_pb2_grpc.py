@@ -169,6 +169,41 @@ class AdminServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenResponse.FromString,
                 _registered_method=True)
+        self.CreateClusterLink = channel.unary_unary(
+                '/tidelog.v1.AdminService/CreateClusterLink',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateClusterLinkRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.CreateClusterLinkResponse.FromString,
+                _registered_method=True)
+        self.AlterClusterLink = channel.unary_unary(
+                '/tidelog.v1.AdminService/AlterClusterLink',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterClusterLinkRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterClusterLinkResponse.FromString,
+                _registered_method=True)
+        self.DeleteClusterLink = channel.unary_unary(
+                '/tidelog.v1.AdminService/DeleteClusterLink',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteClusterLinkRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteClusterLinkResponse.FromString,
+                _registered_method=True)
+        self.ListClusterLinks = channel.unary_unary(
+                '/tidelog.v1.AdminService/ListClusterLinks',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.ListClusterLinksRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.ListClusterLinksResponse.FromString,
+                _registered_method=True)
+        self.CreateMirrorTopic = channel.unary_unary(
+                '/tidelog.v1.AdminService/CreateMirrorTopic',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateMirrorTopicRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.CreateMirrorTopicResponse.FromString,
+                _registered_method=True)
+        self.AlterMirrorTopics = channel.unary_unary(
+                '/tidelog.v1.AdminService/AlterMirrorTopics',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterMirrorTopicsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterMirrorTopicsResponse.FromString,
+                _registered_method=True)
+        self.DescribeMirrorTopics = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeMirrorTopics',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeMirrorTopicsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeMirrorTopicsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -350,6 +385,50 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateClusterLink(self, request, context):
+        """Cluster links and mirror topics. Only nodes connect to other clusters, so requests must go to them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterClusterLink(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteClusterLink(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListClusterLinks(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateMirrorTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterMirrorTopics(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeMirrorTopics(self, request, context):
+        """Each node describes the partitions that it leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -487,6 +566,41 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeDelegationToken,
                     request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenResponse.SerializeToString,
+            ),
+            'CreateClusterLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateClusterLink,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.CreateClusterLinkRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateClusterLinkResponse.SerializeToString,
+            ),
+            'AlterClusterLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClusterLink,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterClusterLinkRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterClusterLinkResponse.SerializeToString,
+            ),
+            'DeleteClusterLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteClusterLink,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteClusterLinkRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteClusterLinkResponse.SerializeToString,
+            ),
+            'ListClusterLinks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClusterLinks,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.ListClusterLinksRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.ListClusterLinksResponse.SerializeToString,
+            ),
+            'CreateMirrorTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateMirrorTopic,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.CreateMirrorTopicRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateMirrorTopicResponse.SerializeToString,
+            ),
+            'AlterMirrorTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterMirrorTopics,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterMirrorTopicsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterMirrorTopicsResponse.SerializeToString,
+            ),
+            'DescribeMirrorTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeMirrorTopics,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeMirrorTopicsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeMirrorTopicsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1218,6 +1332,195 @@ class AdminService(object):
             '/tidelog.v1.AdminService/DescribeDelegationToken',
             tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateClusterLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/CreateClusterLink',
+            tidelog_dot_v1_dot_admin__service__pb2.CreateClusterLinkRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.CreateClusterLinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClusterLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/AlterClusterLink',
+            tidelog_dot_v1_dot_admin__service__pb2.AlterClusterLinkRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.AlterClusterLinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteClusterLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DeleteClusterLink',
+            tidelog_dot_v1_dot_admin__service__pb2.DeleteClusterLinkRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DeleteClusterLinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClusterLinks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/ListClusterLinks',
+            tidelog_dot_v1_dot_admin__service__pb2.ListClusterLinksRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.ListClusterLinksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateMirrorTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/CreateMirrorTopic',
+            tidelog_dot_v1_dot_admin__service__pb2.CreateMirrorTopicRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.CreateMirrorTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterMirrorTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/AlterMirrorTopics',
+            tidelog_dot_v1_dot_admin__service__pb2.AlterMirrorTopicsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.AlterMirrorTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeMirrorTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeMirrorTopics',
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeMirrorTopicsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeMirrorTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -75,6 +75,15 @@ class AdminServiceStub:
     RenewDelegationToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RenewDelegationTokenRequest, _admin_service_pb2.RenewDelegationTokenResponse]
     ExpireDelegationToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ExpireDelegationTokenRequest, _admin_service_pb2.ExpireDelegationTokenResponse]
     DescribeDelegationToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeDelegationTokenRequest, _admin_service_pb2.DescribeDelegationTokenResponse]
+    CreateClusterLink: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateClusterLinkRequest, _admin_service_pb2.CreateClusterLinkResponse]
+    """Cluster links and mirror topics. Only nodes connect to other clusters, so requests must go to them."""
+    AlterClusterLink: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AlterClusterLinkRequest, _admin_service_pb2.AlterClusterLinkResponse]
+    DeleteClusterLink: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteClusterLinkRequest, _admin_service_pb2.DeleteClusterLinkResponse]
+    ListClusterLinks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListClusterLinksRequest, _admin_service_pb2.ListClusterLinksResponse]
+    CreateMirrorTopic: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateMirrorTopicRequest, _admin_service_pb2.CreateMirrorTopicResponse]
+    AlterMirrorTopics: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AlterMirrorTopicsRequest, _admin_service_pb2.AlterMirrorTopicsResponse]
+    DescribeMirrorTopics: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeMirrorTopicsRequest, _admin_service_pb2.DescribeMirrorTopicsResponse]
+    """Each node describes the partitions that it leads."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -121,6 +130,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     RenewDelegationToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RenewDelegationTokenRequest, _admin_service_pb2.RenewDelegationTokenResponse]  # type: ignore[assignment]
     ExpireDelegationToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ExpireDelegationTokenRequest, _admin_service_pb2.ExpireDelegationTokenResponse]  # type: ignore[assignment]
     DescribeDelegationToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeDelegationTokenRequest, _admin_service_pb2.DescribeDelegationTokenResponse]  # type: ignore[assignment]
+    CreateClusterLink: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateClusterLinkRequest, _admin_service_pb2.CreateClusterLinkResponse]  # type: ignore[assignment]
+    """Cluster links and mirror topics. Only nodes connect to other clusters, so requests must go to them."""
+    AlterClusterLink: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AlterClusterLinkRequest, _admin_service_pb2.AlterClusterLinkResponse]  # type: ignore[assignment]
+    DeleteClusterLink: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteClusterLinkRequest, _admin_service_pb2.DeleteClusterLinkResponse]  # type: ignore[assignment]
+    ListClusterLinks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListClusterLinksRequest, _admin_service_pb2.ListClusterLinksResponse]  # type: ignore[assignment]
+    CreateMirrorTopic: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateMirrorTopicRequest, _admin_service_pb2.CreateMirrorTopicResponse]  # type: ignore[assignment]
+    AlterMirrorTopics: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AlterMirrorTopicsRequest, _admin_service_pb2.AlterMirrorTopicsResponse]  # type: ignore[assignment]
+    DescribeMirrorTopics: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeMirrorTopicsRequest, _admin_service_pb2.DescribeMirrorTopicsResponse]  # type: ignore[assignment]
+    """Each node describes the partitions that it leads."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -326,5 +344,56 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DescribeDelegationTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DescribeDelegationTokenResponse, _abc.Awaitable[_admin_service_pb2.DescribeDelegationTokenResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateClusterLink(
+        self,
+        request: _admin_service_pb2.CreateClusterLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateClusterLinkResponse, _abc.Awaitable[_admin_service_pb2.CreateClusterLinkResponse]]:
+        """Cluster links and mirror topics. Only nodes connect to other clusters, so requests must go to them."""
+
+    @_abc_1.abstractmethod
+    def AlterClusterLink(
+        self,
+        request: _admin_service_pb2.AlterClusterLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AlterClusterLinkResponse, _abc.Awaitable[_admin_service_pb2.AlterClusterLinkResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteClusterLink(
+        self,
+        request: _admin_service_pb2.DeleteClusterLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteClusterLinkResponse, _abc.Awaitable[_admin_service_pb2.DeleteClusterLinkResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListClusterLinks(
+        self,
+        request: _admin_service_pb2.ListClusterLinksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListClusterLinksResponse, _abc.Awaitable[_admin_service_pb2.ListClusterLinksResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateMirrorTopic(
+        self,
+        request: _admin_service_pb2.CreateMirrorTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateMirrorTopicResponse, _abc.Awaitable[_admin_service_pb2.CreateMirrorTopicResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AlterMirrorTopics(
+        self,
+        request: _admin_service_pb2.AlterMirrorTopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AlterMirrorTopicsResponse, _abc.Awaitable[_admin_service_pb2.AlterMirrorTopicsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeMirrorTopics(
+        self,
+        request: _admin_service_pb2.DescribeMirrorTopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeMirrorTopicsResponse, _abc.Awaitable[_admin_service_pb2.DescribeMirrorTopicsResponse]]:
+        """Each node describes the partitions that it leads."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -768,3 +768,81 @@ class AlterDelegationTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterDelegationTokenResponse: _TypeAlias = AlterDelegationTokenResponse  # noqa: Y015
+
+@_typing.final
+class ReportMirrorPartitionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___MirrorPartitionReport]: ...
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___MirrorPartitionReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportMirrorPartitionsRequest: _TypeAlias = ReportMirrorPartitionsRequest  # noqa: Y015
+
+@_typing.final
+class MirrorPartitionReport(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LEAST_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    IS_DRAINED_FIELD_NUMBER: _builtins.int
+    NUM_PARTITIONS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    index: _builtins.int
+    leader_epoch: _builtins.int
+    least_leader_epoch: _builtins.int
+    """The partition needs at least this leader epoch, the source's."""
+    is_drained: _builtins.bool
+    """The high watermark has reached the source's end."""
+    num_partitions: _builtins.int
+    """The number of the topic's partitions on the source; 0 if unknown."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        index: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        least_leader_epoch: _builtins.int = ...,
+        is_drained: _builtins.bool = ...,
+        num_partitions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "is_drained", b"is_drained", "leader_epoch", b"leader_epoch", "least_leader_epoch", b"least_leader_epoch", "num_partitions", b"num_partitions", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MirrorPartitionReport: _TypeAlias = MirrorPartitionReport  # noqa: Y015
+
+@_typing.final
+class ReportMirrorPartitionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportMirrorPartitionsResponse: _TypeAlias = ReportMirrorPartitionsResponse  # noqa: Y015

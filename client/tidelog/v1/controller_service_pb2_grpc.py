@@ -74,6 +74,11 @@ class ControllerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenResponse.FromString,
                 _registered_method=True)
+        self.ReportMirrorPartitions = channel.unary_unary(
+                '/tidelog.v1.ControllerService/ReportMirrorPartitions',
+                request_serializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer(object):
@@ -136,6 +141,13 @@ class ControllerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportMirrorPartitions(self, request, context):
+        """Takes a broker's reports about the mirror partitions that it leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -178,6 +190,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AlterDelegationToken,
                     request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenResponse.SerializeToString,
+            ),
+            'ReportMirrorPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportMirrorPartitions,
+                    request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -396,6 +413,33 @@ class ControllerService(object):
             '/tidelog.v1.ControllerService/AlterDelegationToken',
             tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportMirrorPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/ReportMirrorPartitions',
+            tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

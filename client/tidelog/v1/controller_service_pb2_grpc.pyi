@@ -52,6 +52,8 @@ class ControllerServiceStub:
     """Allocates a block of unique producer ids to a broker (KIP-730)."""
     AlterDelegationToken: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AlterDelegationTokenRequest, _controller_service_pb2.AlterDelegationTokenResponse]
     """Changes a delegation token for a client that the node has authenticated (KIP-48)."""
+    ReportMirrorPartitions: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ReportMirrorPartitionsRequest, _controller_service_pb2.ReportMirrorPartitionsResponse]
+    """Takes a broker's reports about the mirror partitions that it leads."""
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -74,6 +76,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Allocates a block of unique producer ids to a broker (KIP-730)."""
     AlterDelegationToken: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AlterDelegationTokenRequest, _controller_service_pb2.AlterDelegationTokenResponse]  # type: ignore[assignment]
     """Changes a delegation token for a client that the node has authenticated (KIP-48)."""
+    ReportMirrorPartitions: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ReportMirrorPartitionsRequest, _controller_service_pb2.ReportMirrorPartitionsResponse]  # type: ignore[assignment]
+    """Takes a broker's reports about the mirror partitions that it leads."""
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -141,5 +145,13 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_service_pb2.AlterDelegationTokenResponse, _abc.Awaitable[_controller_service_pb2.AlterDelegationTokenResponse]]:
         """Changes a delegation token for a client that the node has authenticated (KIP-48)."""
+
+    @_abc_1.abstractmethod
+    def ReportMirrorPartitions(
+        self,
+        request: _controller_service_pb2.ReportMirrorPartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.ReportMirrorPartitionsResponse, _abc.Awaitable[_controller_service_pb2.ReportMirrorPartitionsResponse]]:
+        """Takes a broker's reports about the mirror partitions that it leads."""
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

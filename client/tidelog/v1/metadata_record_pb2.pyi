@@ -45,6 +45,29 @@ CONFIG_RESOURCE_TYPE_CLIENT_METRICS: ConfigResourceType.ValueType  # 16
 CONFIG_RESOURCE_TYPE_GROUP: ConfigResourceType.ValueType  # 32
 Global___ConfigResourceType: _TypeAlias = ConfigResourceType  # noqa: Y015
 
+class _MirrorState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MirrorStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MirrorState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MIRROR_STATE_UNSPECIFIED: _MirrorState.ValueType  # 0
+    MIRROR_STATE_ACTIVE: _MirrorState.ValueType  # 1
+    MIRROR_STATE_PAUSED: _MirrorState.ValueType  # 2
+    MIRROR_STATE_PENDING_STOPPED: _MirrorState.ValueType  # 3
+    MIRROR_STATE_STOPPED: _MirrorState.ValueType  # 4
+    MIRROR_STATE_FAILED: _MirrorState.ValueType  # 5
+
+class MirrorState(_MirrorState, metaclass=_MirrorStateEnumTypeWrapper): ...
+
+MIRROR_STATE_UNSPECIFIED: MirrorState.ValueType  # 0
+MIRROR_STATE_ACTIVE: MirrorState.ValueType  # 1
+MIRROR_STATE_PAUSED: MirrorState.ValueType  # 2
+MIRROR_STATE_PENDING_STOPPED: MirrorState.ValueType  # 3
+MIRROR_STATE_STOPPED: MirrorState.ValueType  # 4
+MIRROR_STATE_FAILED: MirrorState.ValueType  # 5
+Global___MirrorState: _TypeAlias = MirrorState  # noqa: Y015
+
 @_typing.final
 class MetadataRecord(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -67,6 +90,9 @@ class MetadataRecord(_message.Message):
     CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
     DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
     REMOVE_DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
+    CLUSTER_LINK_FIELD_NUMBER: _builtins.int
+    REMOVE_CLUSTER_LINK_FIELD_NUMBER: _builtins.int
+    MIRROR_TOPIC_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def register_broker(self) -> Global___RegisterBrokerRecord: ...
     @_builtins.property
@@ -103,6 +129,12 @@ class MetadataRecord(_message.Message):
     def delegation_token(self) -> Global___DelegationTokenRecord: ...
     @_builtins.property
     def remove_delegation_token(self) -> Global___RemoveDelegationTokenRecord: ...
+    @_builtins.property
+    def cluster_link(self) -> Global___ClusterLinkRecord: ...
+    @_builtins.property
+    def remove_cluster_link(self) -> Global___RemoveClusterLinkRecord: ...
+    @_builtins.property
+    def mirror_topic(self) -> Global___MirrorTopicRecord: ...
     def __init__(
         self,
         *,
@@ -124,12 +156,15 @@ class MetadataRecord(_message.Message):
         client_quota: Global___ClientQuotaRecord | None = ...,
         delegation_token: Global___DelegationTokenRecord | None = ...,
         remove_delegation_token: Global___RemoveDelegationTokenRecord | None = ...,
+        cluster_link: Global___ClusterLinkRecord | None = ...,
+        remove_cluster_link: Global___RemoveClusterLinkRecord | None = ...,
+        mirror_topic: Global___MirrorTopicRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "broker_registration_change", b"broker_registration_change", "client_quota", b"client_quota", "config", b"config", "delegation_token", b"delegation_token", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "remove_access_control_entry", b"remove_access_control_entry", "remove_delegation_token", b"remove_delegation_token", "remove_topic", b"remove_topic", "remove_user_scram_credential", b"remove_user_scram_credential", "topic", b"topic", "unregister_broker", b"unregister_broker", "user_scram_credential", b"user_scram_credential"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "broker_registration_change", b"broker_registration_change", "client_quota", b"client_quota", "cluster_link", b"cluster_link", "config", b"config", "delegation_token", b"delegation_token", "feature_level", b"feature_level", "mirror_topic", b"mirror_topic", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "remove_access_control_entry", b"remove_access_control_entry", "remove_cluster_link", b"remove_cluster_link", "remove_delegation_token", b"remove_delegation_token", "remove_topic", b"remove_topic", "remove_user_scram_credential", b"remove_user_scram_credential", "topic", b"topic", "unregister_broker", b"unregister_broker", "user_scram_credential", b"user_scram_credential"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "broker_registration_change", b"broker_registration_change", "client_quota", b"client_quota", "config", b"config", "delegation_token", b"delegation_token", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "remove_access_control_entry", b"remove_access_control_entry", "remove_delegation_token", b"remove_delegation_token", "remove_topic", b"remove_topic", "remove_user_scram_credential", b"remove_user_scram_credential", "topic", b"topic", "unregister_broker", b"unregister_broker", "user_scram_credential", b"user_scram_credential"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "broker_registration_change", b"broker_registration_change", "client_quota", b"client_quota", "cluster_link", b"cluster_link", "config", b"config", "delegation_token", b"delegation_token", "feature_level", b"feature_level", "mirror_topic", b"mirror_topic", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "remove_access_control_entry", b"remove_access_control_entry", "remove_cluster_link", b"remove_cluster_link", "remove_delegation_token", b"remove_delegation_token", "remove_topic", b"remove_topic", "remove_user_scram_credential", b"remove_user_scram_credential", "topic", b"topic", "unregister_broker", b"unregister_broker", "user_scram_credential", b"user_scram_credential"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "broker_registration_change", "topic", "partition", "partition_change", "remove_topic", "config", "feature_level", "producer_ids", "no_op", "access_control_entry", "remove_access_control_entry", "user_scram_credential", "remove_user_scram_credential", "client_quota", "delegation_token", "remove_delegation_token"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "broker_registration_change", "topic", "partition", "partition_change", "remove_topic", "config", "feature_level", "producer_ids", "no_op", "access_control_entry", "remove_access_control_entry", "user_scram_credential", "remove_user_scram_credential", "client_quota", "delegation_token", "remove_delegation_token", "cluster_link", "remove_cluster_link", "mirror_topic"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -311,12 +346,18 @@ class PartitionRecord(_message.Message):
     DIRECTORIES_FIELD_NUMBER: _builtins.int
     ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
     REMOVING_REPLICAS_FIELD_NUMBER: _builtins.int
+    IS_MIRROR_FIELD_NUMBER: _builtins.int
+    MIRROR_END_EPOCH_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_id: _builtins.int
     leader: _builtins.int
     """-1 for none."""
     leader_epoch: _builtins.int
     partition_epoch: _builtins.int
+    is_mirror: _builtins.bool
+    """Only a cluster link may write the partition."""
+    mirror_end_epoch: _builtins.int
+    """The leader epoch in which it ceased to be a mirror; 0 if it is or was none."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -354,10 +395,12 @@ class PartitionRecord(_message.Message):
         directories: _abc.Iterable[_builtins.bytes] | None = ...,
         adding_replicas: _abc.Iterable[_builtins.int] | None = ...,
         removing_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        is_mirror: _builtins.bool = ...,
+        mirror_end_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "is_mirror", b"is_mirror", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "mirror_end_epoch", b"mirror_end_epoch", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -410,7 +453,7 @@ Global___DirectoryIds: _TypeAlias = DirectoryIds  # noqa: Y015
 @_typing.final
 class PartitionChangeRecord(_message.Message):
     """Absent fields stay unchanged. Each such record increments the partition epoch; one with a leader also increments the
-    leader epoch.
+    leader epoch, at least to leader_epoch.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -425,9 +468,13 @@ class PartitionChangeRecord(_message.Message):
     DIRECTORIES_FIELD_NUMBER: _builtins.int
     ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
     REMOVING_REPLICAS_FIELD_NUMBER: _builtins.int
+    IS_MIRROR_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_id: _builtins.int
     leader: _builtins.int
+    is_mirror: _builtins.bool
+    leader_epoch: _builtins.int
     @_builtins.property
     def isr(self) -> Global___BrokerIds: ...
     @_builtins.property
@@ -455,14 +502,25 @@ class PartitionChangeRecord(_message.Message):
         directories: Global___DirectoryIds | None = ...,
         adding_replicas: Global___BrokerIds | None = ...,
         removing_replicas: Global___BrokerIds | None = ...,
+        is_mirror: _builtins.bool | None = ...,
+        leader_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_is_mirror", b"_is_mirror", "_leader", b"_leader", "_leader_epoch", b"_leader_epoch", "adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "is_mirror", b"is_mirror", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_is_mirror", b"_is_mirror", "_leader", b"_leader", "_leader_epoch", b"_leader_epoch", "adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "is_mirror", b"is_mirror", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__is_mirror: _TypeAlias = _typing.Literal["is_mirror"]  # noqa: Y015
+    _WhichOneofArgType__is_mirror: _TypeAlias = _typing.Literal["_is_mirror", b"_is_mirror"]  # noqa: Y015
     _WhichOneofReturnType__leader: _TypeAlias = _typing.Literal["leader"]  # noqa: Y015
     _WhichOneofArgType__leader: _TypeAlias = _typing.Literal["_leader", b"_leader"]  # noqa: Y015
+    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__is_mirror) -> _WhichOneofReturnType__is_mirror | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__leader) -> _WhichOneofReturnType__leader | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
 
 Global___PartitionChangeRecord: _TypeAlias = PartitionChangeRecord  # noqa: Y015
 
@@ -756,3 +814,127 @@ class RemoveDelegationTokenRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RemoveDelegationTokenRecord: _TypeAlias = RemoveDelegationTokenRecord  # noqa: Y015
+
+@_typing.final
+class ClusterLinkRecord(_message.Message):
+    """A cluster link, or the change of its settings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def link(self) -> Global___ClusterLink: ...
+    def __init__(
+        self,
+        *,
+        link: Global___ClusterLink | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["link", b"link"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link", b"link"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClusterLinkRecord: _TypeAlias = ClusterLinkRecord  # noqa: Y015
+
+@_typing.final
+class RemoveClusterLinkRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINK_ID_FIELD_NUMBER: _builtins.int
+    link_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        link_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_id", b"link_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveClusterLinkRecord: _TypeAlias = RemoveClusterLinkRecord  # noqa: Y015
+
+@_typing.final
+class MirrorTopicRecord(_message.Message):
+    """The state of a mirror topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    LINK_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    link_id: _builtins.bytes
+    state: Global___MirrorState.ValueType
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        link_id: _builtins.bytes = ...,
+        state: Global___MirrorState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_id", b"link_id", "state", b"state", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MirrorTopicRecord: _TypeAlias = MirrorTopicRecord  # noqa: Y015
+
+@_typing.final
+class ClusterLink(_message.Message):
+    """A link to another cluster."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINK_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    SOURCE_CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    link_id: _builtins.bytes
+    """16 random bytes."""
+    name: _builtins.str
+    source_cluster_id: _builtins.str
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinkSetting]: ...
+    def __init__(
+        self,
+        *,
+        link_id: _builtins.bytes = ...,
+        name: _builtins.str = ...,
+        source_cluster_id: _builtins.str = ...,
+        settings: _abc.Iterable[Global___LinkSetting] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_id", b"link_id", "name", b"name", "settings", b"settings", "source_cluster_id", b"source_cluster_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClusterLink: _TypeAlias = ClusterLink  # noqa: Y015
+
+@_typing.final
+class LinkSetting(_message.Message):
+    """Settings may be passwords: tools print no value."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    value: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinkSetting: _TypeAlias = LinkSetting  # noqa: Y015

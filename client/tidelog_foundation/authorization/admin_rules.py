@@ -193,4 +193,11 @@ ADMIN_RULES: Final[Mapping[str, Rule]] = {
     "DescribeUserScramCredentials": on_cluster(AclOperation.DESCRIBE),
     "AlterClientQuotas": on_cluster(AclOperation.ALTER_CONFIGS),
     "DescribeClientQuotas": on_cluster(AclOperation.DESCRIBE_CONFIGS),
+    "CreateClusterLink": on_cluster(AclOperation.ALTER),
+    "AlterClusterLink": on_cluster(AclOperation.ALTER),
+    "DeleteClusterLink": on_cluster(AclOperation.ALTER),
+    "ListClusterLinks": on_cluster(AclOperation.DESCRIBE),
+    "CreateMirrorTopic": on_cluster(AclOperation.ALTER),
+    "AlterMirrorTopics": on_cluster(AclOperation.ALTER),
+    "DescribeMirrorTopics": on_cluster(AclOperation.DESCRIBE),
 }

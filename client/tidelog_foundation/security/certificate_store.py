@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -127,6 +127,11 @@ class CertificateStore:
 
     def _read_version(self) -> _Version:
         return tuple(map(_file_version, (self.settings.ssl_keystore_location, self.settings.ssl_truststore_location)))
+
+
+def client_contexts(certificates: CertificateStore | None) -> Callable[[], ssl.SSLContext] | None:
+    """Return a function that returns the present context of connections to other servers; None without certificates."""
+    return None if certificates is None else lambda: certificates.current.client
 
 
 async def watch_certificates(stores: Iterable[CertificateStore], interval_s: float = _CHECK_INTERVAL_S) -> None:

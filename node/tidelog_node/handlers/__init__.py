@@ -5,6 +5,15 @@ from tidelog_node.handlers.client_quotas import alter_client_quotas, describe_cl
 from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs, topic_settings
 from tidelog_node.handlers.context import AdminController, NodeContext, change_quorum, forward
 from tidelog_node.handlers.fetch import begin_fetch
+from tidelog_node.handlers.links import (
+    alter_cluster_link,
+    alter_mirror_topics,
+    create_cluster_link,
+    create_mirror_topic,
+    delete_cluster_link,
+    describe_mirror_topics,
+    list_cluster_links,
+)
 from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog_node.handlers.offsets import delete_records, list_offsets, offset_for_leader_epoch
 from tidelog_node.handlers.process import describe_process

@@ -21,6 +21,7 @@ from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
 from tidelog_node.event_loop import Clock, DecodingThread
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.fetch_sessions import FetchSessions
+from tidelog_node.handlers.link_sources import Links
 from tidelog_node.handlers.produce_admission import Turns
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
@@ -144,6 +145,8 @@ class NodeContext:
     """True if an authorizer decides about requests, so that ACLs have an effect."""
     telemetry: ClientTelemetry | None = None
     """The receiver of client metrics; None for a node without one, such as a simulated one."""
+    links: Links | None = None
+    """The cluster links; None for a node without them, such as a simulated one."""
     acl_store: AclStore | None = None
     """The ACLs of an authorizer that keeps its own; None if they are in the metadata log."""
 

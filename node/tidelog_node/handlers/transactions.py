@@ -263,8 +263,10 @@ async def _add_partitions(context: NodeContext, transaction: AddPartitionsToTxnT
         async for index in slices.of(topic.partitions):
             if topic.name in _COORDINATORS_TOPICS and _is_of_client(transaction):
                 refused[topic.name, index] = _internal(topic.name)
-            elif image.partition(topic.name, index) is None:
+            elif (partition := image.partition(topic.name, index)) is None:
                 refused[topic.name, index] = _missing(topic.name, index)
+            elif partition.is_mirror:
+                refused[topic.name, index] = _read_only(topic.name)
             partitions[topic.name, index] = None
     if refused:
         # As in Kafka, nothing is added.
@@ -370,6 +372,11 @@ def _offsets_partition(context: NodeContext, group_id: str) -> TopicPartition:
 
 def _missing(topic: str, index: int) -> TidelogError:
     return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+
+
+def _read_only(topic: str) -> TidelogError:
+    text = f"{topic} is a mirror topic, which is read-only until it is promoted or failed over"
+    return error_for(ErrorCode.INVALID_REQUEST, text)
 
 
 def _internal(topic: str) -> TidelogError:

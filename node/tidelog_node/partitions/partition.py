@@ -22,6 +22,7 @@ from tidelog_node.event_loop import Clock, DecodingThread, Pending
 from tidelog_node.log import NO_GUARD, AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
 from tidelog_node.log.disk.files import Buffer
 from tidelog_node.log.segments.segment import Segment
+from tidelog_node.partitions import mirror_writes
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
 from tidelog_node.partitions.measurements import Measurements
 from tidelog_node.partitions.purgatory import PartitionWaiters
@@ -82,8 +83,8 @@ class Partition:
         self._isr: frozenset[BrokerId] | None = None
         """The confirmed ISR while this replica leads."""
         self._effects = effects
-        self._clock = clock
-        self._disk_watch = DiskWatch(self, effects)
+        self.clock = clock
+        self.disk_watch = DiskWatch(self, effects)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -104,6 +105,8 @@ class Partition:
                 registration.leader_epoch,
                 registration.partition_epoch,
                 self.log.log_end_offset,
+                registration.is_mirror,
+                registration.mirror_end_epoch,
             )
         )
         if former != (self.state.leader_id, self.state.leader_epoch):
@@ -130,7 +133,7 @@ class Partition:
             TidelogError: NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
         """
         self.state.require_leader()
-        return self.log.begin_verification(header, self._clock.wall_ms(), begins_at_zero=begins_at_zero)
+        return self.log.begin_verification(header, self.clock.wall_ms(), begins_at_zero=begins_at_zero)
 
     def append(
         self, batch: bytes | memoryview | CheckedBatch, needs_all_replicas: bool, guard: int = NO_GUARD
@@ -144,10 +147,12 @@ class Partition:
             TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or an error of the log; nothing is appended.
         """
         leader = self.state.require_leader()
+        if leader.is_mirror:
+            raise self._read_only()
         if needs_all_replicas:
             leader.check_enough_replicas()
-        with self._disk_watch:
-            info = self.log.append_as_leader(batch, leader.leader_epoch, self._clock.wall_ms(), guard)
+        with self.disk_watch:
+            info = self.log.append_as_leader(batch, leader.leader_epoch, self.clock.wall_ms(), guard)
         if not info.is_duplicate:
             self.step(events.RecordsAppended(self.log.log_end_offset))
             self.waiters.log_end.wake()
@@ -164,10 +169,12 @@ class Partition:
             TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or an error of the log; nothing is appended.
         """
         leader = self.state.require_leader()
+        if leader.is_mirror:
+            raise self._read_only()
         leader.check_enough_replicas()
-        with self._disk_watch:
-            info = self.log.append_marker(batch, leader.leader_epoch, self._clock.wall_ms(), transaction_version)
-        self._appended()
+        with self.disk_watch:
+            info = self.log.append_marker(batch, leader.leader_epoch, self.clock.wall_ms(), transaction_version)
+        self.note_appended()
         return info
 
     def append_coordinated(self, batch: bytes, guard: int) -> AppendInfo:
@@ -178,9 +185,9 @@ class Partition:
         """
         leader = self.state.require_leader()
         leader.check_enough_replicas()
-        with self._disk_watch:
-            info = self.log.append_coordinated(batch, leader.leader_epoch, self._clock.wall_ms(), guard)
-        self._appended()
+        with self.disk_watch:
+            info = self.log.append_coordinated(batch, leader.leader_epoch, self.clock.wall_ms(), guard)
+        self.note_appended()
         return info
 
     def is_replicated(self, required_offset: int) -> bool:
@@ -222,7 +229,7 @@ class Partition:
         leader = self.state.require_leader()
         if follower is not None:
             return self._read_for_follower(leader, request, follower)
-        with self._disk_watch:
+        with self.disk_watch:
             return read_for_consumer(self.log, request, leader.high_watermark)
 
     def read_as_replica(self, request: ReadRequest) -> ReadResult:
@@ -235,7 +242,7 @@ class Partition:
         if request.fetch_offset > self.log.log_end_offset:
             text = f"{self}: offset {request.fetch_offset} is above this replica's log end {self.log.log_end_offset}"
             raise error_for(ErrorCode.OFFSET_NOT_AVAILABLE, text)
-        with self._disk_watch:
+        with self.disk_watch:
             return read_for_consumer(self.log, request, self.high_watermark)
 
     def snapshot(self, request: ReadRequest) -> ReadResult:
@@ -266,7 +273,7 @@ class Partition:
 
     async def find_max_timestamp(self, end_offset: int, decoding: DecodingThread) -> TimestampAndOffset | None:
         """Return the first record with the largest timestamp; None when it is missing or not below ``end_offset``."""
-        with self._disk_watch:
+        with self.disk_watch:
             search = self.log.search_max_timestamp()
         return await self._find(search, end_offset, decoding)
 
@@ -277,14 +284,17 @@ class Partition:
         every replica on a live node. It fails with NOT_LEADER_OR_FOLLOWER when leadership moves first.
 
         Raises:
-            TidelogError: NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION: The topic is only compacted; OFFSET_OUT_OF_RANGE.
+            TidelogError: NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION: The topic is only compacted; INVALID_REQUEST: It
+                is a mirror topic; OFFSET_OUT_OF_RANGE.
         """
         leader = self.state.require_leader()
+        if leader.is_mirror:
+            raise self._read_only()
         if not self.log.config.is_deleted:
             text = f"{self}: records can be deleted only if cleanup.policy contains delete"
             raise error_for(ErrorCode.POLICY_VIOLATION, text)
         required_offset = leader.deletion_offset(offset)
-        with self._disk_watch:
+        with self.disk_watch:
             if self.log.advance_log_start_offset(required_offset):
                 self.waiters.wake_readers()
         pending = self.waiters.deletions.add(required_offset)
@@ -311,8 +321,8 @@ class Partition:
         if not self._is_expected(leader_epoch, fetch_offset):
             return
         if records:
-            with self._disk_watch:
-                self.log.append_as_follower(records, self._clock.wall_ms())
+            with self.disk_watch:
+                self.log.append_as_follower(records, self.clock.wall_ms())
             self.traffic.replicated_in += len(records)
             self.waiters.log_end.wake()
         self.step(
@@ -320,6 +330,11 @@ class Partition:
                 leader_epoch, self.log.log_end_offset, self.log.log_start_offset, high_watermark, log_start_offset
             )
         )
+
+    def mirrors_in(self, leader_epoch: LeaderEpoch) -> bool:
+        """Return whether this replica leads a mirror in this leader epoch."""
+        leader = self.state.leader
+        return leader is not None and leader.is_mirror and leader.leader_epoch == leader_epoch
 
     async def truncate_diverging(self, leader_epoch: LeaderEpoch, fetch_offset: int, leader_end: EpochEnd) -> None:
         """Truncate the log to the point where it diverges from the log of the leader of ``leader_epoch``."""
@@ -346,27 +361,27 @@ class Partition:
             TidelogError: KAFKA_STORAGE_ERROR; the caller may try again.
         """
         async with self.disk:
-            with self._disk_watch:
+            with self.disk_watch:
                 await asyncio.to_thread(self.log.create_folder)
 
     async def flush(self) -> int:
         """Flush the log to the disk in a thread, and return the new recovery point."""
         async with self.disk:
             begun_ns = time.perf_counter_ns()
-            with self._disk_watch:
+            with self.disk_watch:
                 recovery_point = await asyncio.to_thread(self.log.flush)
             self._measured.flushes.observe(time.perf_counter_ns() - begun_ns)
             return recovery_point
 
     def needs_flush(self) -> bool:
         """Return whether ``flush.ms`` has passed since a record was appended that is not on the disk."""
-        return self.log.needs_flush(self._clock.wall_ms())
+        return self.log.needs_flush(self.clock.wall_ms())
 
     async def delete_expired(self) -> list[str]:
         """Delete the segments beyond the retention time or size, and return the names of their files."""
         async with self.disk:
-            with self._disk_watch:
-                deleted = self.log.delete_expired(self._clock.wall_ms(), self.high_watermark)
+            with self.disk_watch:
+                deleted = self.log.delete_expired(self.clock.wall_ms(), self.high_watermark)
         if deleted:
             self.waiters.mark_readers()
         return deleted
@@ -374,13 +389,13 @@ class Partition:
     async def remove_deleted_files(self) -> int:
         """Remove the files that were deleted ``file.delete.delay.ms`` ago, in a thread, and return their number."""
         async with self.disk:
-            with self._disk_watch:
-                return await asyncio.to_thread(self.log.remove_deleted_files, self._clock.wall_ms())
+            with self.disk_watch:
+                return await asyncio.to_thread(self.log.remove_deleted_files, self.clock.wall_ms())
 
     def replace_segments(self, cleaned: Segment, sources: Sequence[Segment]) -> bool:
         """Replace the source segments with a cleaned one. Return False if they are gone. The caller holds ``disk``."""
-        with self._disk_watch:
-            return self.log.replace_segments(cleaned, sources, self._clock.wall_ms())
+        with self.disk_watch:
+            return self.log.replace_segments(cleaned, sources, self.clock.wall_ms())
 
     def forget_truncation(self, offset: int) -> None:
         """Clear ``truncated_to``, unless the log was truncated below ``offset`` since the cleaner read it."""
@@ -389,8 +404,8 @@ class Partition:
 
     def expire_producers(self) -> int:
         """Remove the state of producers idle for ``producer.id.expiration.ms``, and return their number."""
-        with self._disk_watch:
-            return self.log.expire_producers(self._clock.wall_ms())
+        with self.disk_watch:
+            return self.log.expire_producers(self.clock.wall_ms())
 
     async def close(self) -> None:
         """Fail all waiting requests and close the log."""
@@ -416,8 +431,8 @@ class Partition:
 
     def step(self, event: events.Event) -> None:
         """Pass an event to the state machine and execute its commands."""
-        with self._disk_watch:
-            for command in self.state.step(event, self._clock.monotonic_ms()):
+        with self.disk_watch:
+            for command in self.state.step(event, self.clock.monotonic_ms()):
                 self._execute(command)
         if isinstance(event, _MARKING_READERS):
             self.waiters.mark_readers()
@@ -445,6 +460,8 @@ class Partition:
             case commands.AssignEpochStart():
                 self.log.assign_epoch_start(command.leader_epoch, command.offset)
                 self.waiters.wake_readers()
+            case commands.AbortMirroredTransactions():
+                mirror_writes.abort_transactions(self, command.end_epoch)
             case commands.LeadershipLost():
                 text = (
                     f"{self}: node {self.state.local_id} is no longer the leader, the leader is {self.state.leader_id}"
@@ -456,11 +473,11 @@ class Partition:
             case commands.StopFetching():
                 self._effects.stop_fetching(self)
             case commands.TruncateTo():
-                self._note_truncation(command.offset)
+                self.note_truncation(command.offset)
                 self.log.truncate_to(command.offset)
                 self.waiters.mark_readers()
             case commands.RestartLogAt():
-                self._note_truncation(min(command.offset, self.log.log_start_offset))
+                self.note_truncation(min(command.offset, self.log.log_start_offset))
                 self.log.truncate_fully_and_start_at(command.offset)
                 self.waiters.mark_readers()
             case _:
@@ -486,11 +503,13 @@ class Partition:
         self._measured.isr_shrinks += not before <= members
         self._measured.isr_expands += not members <= before
 
-    def _appended(self) -> None:
+    def note_appended(self) -> None:
+        """Process an append of this leader and wake the readers that wait for records."""
         self.step(events.RecordsAppended(self.log.log_end_offset))
         self.waiters.log_end.wake()
 
-    def _note_truncation(self, offset: int) -> None:
+    def note_truncation(self, offset: int) -> None:
+        """Record a truncation for the cleaner."""
         self.truncated_to = offset if self.truncated_to is None else min(offset, self.truncated_to)
 
     def _read_for_follower(self, leader: LeaderState, request: ReadRequest, follower: FollowerIdentity) -> ReadResult:
@@ -498,7 +517,7 @@ class Partition:
         diverging = read_divergence(self.log, request, leader.high_watermark)
         if diverging is not None:
             return diverging
-        with self._disk_watch:
+        with self.disk_watch:
             records = read_for_follower(self.log, request)
         if not (request.is_repeated and records):
             self.step(
@@ -523,7 +542,7 @@ class Partition:
         seen = None
         while True:
             try:
-                with self._disk_watch:
+                with self.disk_watch:
                     look = search.send(seen)
             except StopIteration as end:
                 found: TimestampAndOffset | None = end.value
@@ -534,6 +553,10 @@ class Partition:
         self._effects.stop_fetching(self)
         self.waiters.fail(error_for(code, reason))
         self.waiters.wake_readers()
+
+    def _read_only(self) -> TidelogError:
+        text = f"{self} belongs to a mirror topic, which is read-only until it is promoted or failed over"
+        return error_for(ErrorCode.INVALID_REQUEST, text)
 
     def _is_expected(self, leader_epoch: LeaderEpoch, fetch_offset: int) -> bool:
         is_follower = self.state.leader is None and self.state.leader_epoch == leader_epoch

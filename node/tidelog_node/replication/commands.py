@@ -19,6 +19,15 @@ class AssignEpochStart:
 
 
 @dataclass(frozen=True, slots=True)
+class AbortMirroredTransactions:
+    """Abort the open transactions that began before leader epoch ``end_epoch``, in which the partition ceased to be a
+    mirror. Their coordinators are in the cluster of the source.
+    """
+
+    end_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class AdvanceHighWatermark:
     """Publish ``offset`` as the new high watermark and wake the requests that wait for it."""
 
@@ -79,6 +88,7 @@ class RestartLogAt:
 
 Command: TypeAlias = (
     AssignEpochStart
+    | AbortMirroredTransactions
     | AdvanceHighWatermark
     | AdvanceLogStart
     | LeadershipLost

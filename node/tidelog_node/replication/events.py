@@ -11,10 +11,16 @@ from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, Partition
 from tidelog_node.replication.progress import FetchLease
 from tidelog_node.replication.truncation import EpochEnd
 
+_NEVER_A_MIRROR = LeaderEpoch(0)
+
 
 @dataclass(frozen=True, slots=True)
 class RegistrationChanged:
-    """The metadata log has a new state of the partition; ``log_end_offset`` is this replica's own."""
+    """The metadata log has a new state of the partition; ``log_end_offset`` is this replica's own.
+
+    The leader of a partition that ``is_mirror`` copies the partition of another cluster. ``mirror_end_epoch`` is the
+    leader epoch in which this ended, 0 if it is or was no mirror.
+    """
 
     replicas: tuple[BrokerId, ...]
     isr: frozenset[BrokerId]
@@ -22,6 +28,8 @@ class RegistrationChanged:
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     log_end_offset: int
+    is_mirror: bool = False
+    mirror_end_epoch: LeaderEpoch = _NEVER_A_MIRROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,25 @@ class RecordsAppended(NamedTuple):
     """This replica appended records as the leader; its log now ends at ``log_end_offset``."""
 
     log_end_offset: int
+
+
+class LogCut(NamedTuple):
+    """This leader of a mirror truncated its log by the source's answer; it now ends at ``log_end_offset``."""
+
+    log_end_offset: int
+
+
+class LogRestarted(NamedTuple):
+    """This leader of a mirror dropped its log, because the source begins later; it starts and ends at ``offset``."""
+
+    offset: int
+
+
+class SourceStartMoved(NamedTuple):
+    """The source of a mirror has no records below ``source_log_start_offset``; ``log_start_offset`` is this log's."""
+
+    source_log_start_offset: int
+    log_start_offset: int
 
 
 class FollowerFetched(NamedTuple):
@@ -135,6 +162,9 @@ Event: TypeAlias = (
     | EligibleBrokersChanged
     | MinIsrChanged
     | RecordsAppended
+    | LogCut
+    | LogRestarted
+    | SourceStartMoved
     | FollowerFetched
     | FetchLeaseEnded
     | TimePassed

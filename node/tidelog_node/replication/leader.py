@@ -19,6 +19,9 @@ The rules and their sources:
 - Records may be deleted up to the high watermark. They are gone when the logs of all replicas on live nodes, in sync or
   not, start above them; a node that comes back later adopts the start of its leader's log (KIP-107).
 - Until the high watermark has reached the start of the epoch, the latest offset is not known (KIP-207).
+- The leader of a mirror is subordinate to the source: only there, a truncation or a restart of the log moves the high
+  watermark, and back, if the source has lost committed records. The leader then forgets what its followers have. Their
+  next fetches name the epochs of their last batches, and count again once they match this log.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from collections.abc import Iterator, Mapping
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.replication import events
-from tidelog_node.replication.commands import AdvanceHighWatermark, Command, ProposeIsr
+from tidelog_node.replication.commands import AdvanceHighWatermark, AdvanceLogStart, Command, ProposeIsr
 from tidelog_node.replication.isr import (
     CommittedIsr,
     FormerLeadership,
@@ -69,6 +72,7 @@ class LeaderState:
     ) -> None:
         self.local_id = local_id
         self.leader_epoch: LeaderEpoch = registration.leader_epoch
+        self.is_mirror = registration.is_mirror
         self.epoch_start_offset = registration.log_end_offset
         self.log_end_offset = registration.log_end_offset
         self.high_watermark = high_watermark
@@ -139,6 +143,21 @@ class LeaderState:
             progress.end_lease()
         self.log_end_offset = log_end_offset
         return self.advance(now_ms)
+
+    def cut_log(self, log_end_offset: int) -> None:
+        """Process a truncation of a mirror's log by the source's answer."""
+        assert self.is_mirror, "only the source of a mirror may truncate a leader's log"
+        self._move_log_end(log_end_offset, min(self.high_watermark, log_end_offset))
+
+    def restart_log(self, offset: int) -> None:
+        """Process the restart of a mirror's log at the source's log start."""
+        assert self.is_mirror, "only the source of a mirror may restart a leader's log"
+        self._move_log_end(offset, offset)
+
+    def follow_source_start(self, event: events.SourceStartMoved) -> list[Command]:
+        """Delete the records that the source of a mirror has deleted, as far as they are committed here."""
+        deleted_below = min(event.source_log_start_offset, self.high_watermark)
+        return [AdvanceLogStart(deleted_below)] if deleted_below > event.log_start_offset else []
 
     def record_fetch(self, event: events.FollowerFetched, now_ms: int) -> list[Command]:
         """Process a follower's fetch that matched this log, after ``check_follower`` passed."""
@@ -305,6 +324,13 @@ class LeaderState:
             assert self.local_id not in self.isr.leaving
         if isinstance(self.isr, PendingExpand):
             assert self.isr.joining in self.followers
+
+    def _move_log_end(self, log_end_offset: int, high_watermark: int) -> None:
+        self.log_end_offset = log_end_offset
+        self.high_watermark = high_watermark
+        self.epoch_start_offset = min(self.epoch_start_offset, log_end_offset)
+        for progress in self.followers.values():
+            progress.forget_offsets()
 
     def _update_followers(self, replicas: tuple[BrokerId, ...], now_ms: int) -> None:
         """Give a member of the ISR the whole lag time before a removal; other replicas start as not caught up."""

@@ -78,6 +78,11 @@ class FollowerProgress:
         """Return True if the follower is at the log's end, or was recently (``replica.lag.time.max.ms``)."""
         return self.log_end_offset == leader_log_end or now_ms - self.caught_up_ms <= max_lag_ms
 
+    def forget_offsets(self) -> None:
+        """Forget the follower's log, because the leader's has been truncated."""
+        self.end_lease()
+        self.log_end_offset = self.leader_end_at_last_fetch = UNKNOWN_OFFSET
+
     def expect_nothing(self) -> None:
         """Reset the last caught-up time: the follower may not come back."""
         self.end_lease()

@@ -5,6 +5,10 @@ the known one, so metadata may be delivered again. The high watermark survives a
 with its high watermark as a follower, and a restarted node with its checkpoint, bounded by its log. A leader whose log
 is opened again in its leader epoch continues with the in-sync set that it knew, until the metadata is newer.
 
+The leader of a mirror begins no epoch in its log, which has those of the source alone. The first epoch after the end of
+a mirror is above all of them, and its leader aborts the source's open transactions; so does each later leader, in case
+an earlier one could not.
+
 A request's leader epoch must equal this replica's: an older one is fenced, a newer one means that this replica's
 metadata lags (KIP-320).
 """
@@ -17,13 +21,23 @@ from typing import assert_never
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import NO_BROKER, NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.replication import events
-from tidelog_node.replication.commands import AssignEpochStart, Command, LeadershipLost, StartFetching, StopFetching
+from tidelog_node.replication.commands import (
+    AbortMirroredTransactions,
+    AssignEpochStart,
+    Command,
+    LeadershipLost,
+    StartFetching,
+    StopFetching,
+)
 from tidelog_node.replication.follower import FollowerState
 from tidelog_node.replication.isr import FormerLeadership
 from tidelog_node.replication.leader import LeaderState
 
 _LeaderEvent = (
     events.RecordsAppended
+    | events.LogCut
+    | events.LogRestarted
+    | events.SourceStartMoved
     | events.FollowerFetched
     | events.FetchLeaseEnded
     | events.TimePassed
@@ -133,13 +147,18 @@ class PartitionState:
             self._registered,
             now_ms,
         )
-        begin: list[Command] = [StopFetching(), AssignEpochStart(event.leader_epoch, event.log_end_offset)]
+        begin: list[Command] = [StopFetching()]
+        if not event.is_mirror:
+            begin.append(AssignEpochStart(event.leader_epoch, event.log_end_offset))
         if former is not None and former.leader_epoch == event.leader_epoch:
             known = former.isr.committed.partition_epoch
             if known >= event.partition_epoch:
                 self.partition_epoch = known
                 begin += self.role.resume(former, now_ms)
-        return begin + self.role.advance(now_ms)
+        begin += self.role.advance(now_ms)
+        if event.mirror_end_epoch:
+            begin.append(AbortMirroredTransactions(event.mirror_end_epoch))
+        return begin
 
     def _follow(self, event: events.RegistrationChanged) -> list[Command]:
         commands: list[Command] = [LeadershipLost()] if isinstance(self.role, LeaderState) else []
@@ -174,6 +193,14 @@ class PartitionState:
                 return []
             case events.RecordsAppended():
                 return leader.record_append(event.log_end_offset, now_ms)
+            case events.LogCut():
+                leader.cut_log(event.log_end_offset)
+                return []
+            case events.LogRestarted():
+                leader.restart_log(event.offset)
+                return []
+            case events.SourceStartMoved():
+                return leader.follow_source_start(event)
             case events.TimePassed():
                 return [*leader.advance(now_ms), *leader.shrink(now_ms)]
             case events.IsrChangeAccepted():

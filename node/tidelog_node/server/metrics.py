@@ -12,6 +12,7 @@ from tidelog_foundation.security import metrics as security
 from tidelog_foundation.transport import call_times
 from tidelog_node.coordination import metrics as coordination
 from tidelog_node.kafka.server import connection_counts, request_times
+from tidelog_node.links import metrics as links
 from tidelog_node.partitions import metrics as partitions
 from tidelog_node.quotas import throttle_counts
 from tidelog_node.server import loaded_snapshots, state_metrics
@@ -22,6 +23,7 @@ DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
     ("State", (*state_metrics.METRICS, *loaded_snapshots.METRICS)),
     ("Partitions and logs", partitions.METRICS),
     ("Groups and coordinators", coordination.METRICS),
+    ("Cluster links", links.METRICS),
     ("Requests", (*request_times.METRICS, *call_times.METRICS)),
     ("Connections of Kafka clients", connection_counts.METRICS),
     ("Security", (*security.METRICS, *login_counts.METRICS, *counted.METRICS)),

@@ -62,6 +62,9 @@ from tidelog_node.kafka.authorization import KafkaGuard
 from tidelog_node.kafka.served import KafkaNode
 from tidelog_node.kafka.server.limits import RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
+from tidelog_node.links.cluster_links import ClusterLinks
+from tidelog_node.links.metrics import LinkMetrics
+from tidelog_node.links.node import LinkNode
 from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry, ReplicationThrottles
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
@@ -352,6 +355,12 @@ class Node:
         self._verifier = TransactionVerifier(
             self._broker_id, self._cache, self._coordinator_of, self._node_calls, self._add_partitions
         )
+        self._links = ClusterLinks(
+            LinkNode(self._broker_id, self._registry, self._cache, self._controller, self._groups, self._clock),
+            self._broker_epoch,
+            fetcher_settings(self._config),
+        )
+        self.monitor.add(LinkMetrics(self._links).families)
         self._settings.subscribe(self._change_settings)
         limit = self._config.metrics_group_offsets_max
         self.monitor.add(CoordinatorMetrics(self._groups, self._transactions, self._registry, limit).families)
@@ -437,6 +446,7 @@ class Node:
             "group-coordinator": self._groups.run(),
             "transaction-coordinator": self._transactions.run(),
             "transaction-verifier": self._verifier.run(),
+            "cluster-links": self._links.run(),
         }
         if self._certificates:
             jobs["certificates"] = watch_certificates(self._certificates.values())
@@ -476,6 +486,7 @@ class Node:
             acl_store=own if isinstance(own, AclStore) else None,
             quotas=self._quotas,
             telemetry=self._telemetry,
+            links=self._links,
         )
         self._transactions.connect(NodeMarkerSender(context, self._node_calls))
         request_limit = self._config.queued_max_request_bytes
@@ -530,6 +541,7 @@ class Node:
         """Apply the settings and quotas of an image."""
         self._settings.follow(image)
         self._quotas.follow(image.client_quotas)
+        self._producer_ids.follow(image.next_producer_id)
         if image.acls and self._authorizer is None and not self._has_warned_of_acls:
             self._has_warned_of_acls = True
             logger.warning(

@@ -1,6 +1,7 @@
 """The producer ids of this node, taken from blocks that the controllers allocate and prefetched in time.
 
-Each id is used once. A block whose answer is lost, or that is unfinished at a stop, is never used (KIP-730).
+Each id is used once. A block whose answer is lost, or that is unfinished at a stop, is never used (KIP-730). The same
+is true of blocks in an earlier range than the next id of the cluster: a cluster link has moved the ids.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 _PREFETCH_AT = 0.9
 """The used share of a block at which the next one is requested (Kafka's PID_PREFETCH_THRESHOLD)."""
+_RANGE_BITS = 40
+"""A cluster link moves the ids to another range of 2^40."""
 _CALL_TIMEOUT_S = 4.0
 _RETRY_S = 0.25
 _WAIT_S = 3.0
@@ -53,8 +56,17 @@ class ProducerIdManager:
         self._present = range(0)
         self._used = 0
         self._next: range | None = None
+        self._least = 0
         self._wanted = asyncio.Event()
         self._arrived = asyncio.Event()
+
+    def follow(self, next_producer_id: int) -> None:
+        """Drop the blocks of earlier ranges than the next id of the cluster's metadata."""
+        self._least = next_producer_id >> _RANGE_BITS << _RANGE_BITS
+        if self._present.start < self._least:
+            self._present, self._used = range(0), 0
+        if self._next is not None and self._next.start < self._least:
+            self._next = None
 
     async def next_id(self) -> int:
         """Return an id that no producer of the cluster has.
@@ -82,11 +94,14 @@ class ProducerIdManager:
         while True:
             await self._wanted.wait()
             try:
-                self._next = await self._allocate()
+                block = await self._allocate()
             except TidelogError as error:
                 logger.warning("The controllers allocated no producer ids, retrying: %s", error)
                 await asyncio.sleep(_RETRY_S)
                 continue
+            if block.start < self._least:
+                continue
+            self._next = block
             self._wanted.clear()
             self._arrived.set()
 

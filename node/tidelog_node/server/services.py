@@ -78,6 +78,13 @@ def admin_service(context: NodeContext) -> Service:
             "RenewDelegationToken": token_call(delegation_tokens.renew_delegation_token),
             "ExpireDelegationToken": token_call(delegation_tokens.expire_delegation_token),
             "DescribeDelegationToken": token_call(delegation_tokens.describe_delegation_token),
+            "CreateClusterLink": call_of(context, handlers.create_cluster_link),
+            "AlterClusterLink": call_of(context, handlers.alter_cluster_link),
+            "DeleteClusterLink": call_of(context, handlers.delete_cluster_link),
+            "ListClusterLinks": call_of(context, handlers.list_cluster_links),
+            "CreateMirrorTopic": call_of(context, handlers.create_mirror_topic),
+            "AlterMirrorTopics": call_of(context, handlers.alter_mirror_topics),
+            "DescribeMirrorTopics": call_of(context, handlers.describe_mirror_topics),
         },
     )
 

@@ -77,6 +77,9 @@ def _add(image: MetadataImage, load: ClusterLoad, wanted: NewPartitions, quota: 
     topic = image.topics.get(wanted.name)
     if topic is None:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
+    if topic.partitions[0].is_mirror:
+        text = f"topic {wanted.name!r} is a mirror topic: it gets partitions when its source does"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
     present = len(topic.partitions)
     if wanted.count <= present:
         text = f"The topic {wanted.name} currently has {present} partition(s); {wanted.count} would not be an increase."

@@ -6,8 +6,8 @@ Rules for a change, which applies to a whole request or not at all:
 - a lower level needs a downgrade, a higher one an upgrade; ``metadata.version`` never falls below 1;
 - enabling eligible leader replicas writes the cluster-wide ``min.insync.replicas`` that they need and removes those of
   single brokers (KIP-966); disabling them drops them, and is safe only while no partition depends on them;
-- ``metadata.version`` cannot fall below the level of ACLs, credentials, client quotas or subscriptions to client
-  metrics while there are any.
+- ``metadata.version`` cannot fall below the level of ACLs, credentials, client quotas, subscriptions to client metrics
+  or cluster links while there are any.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.features import (
     ACLS_VERSION,
     CLIENT_METRICS_VERSION,
+    CLUSTER_LINKS_VERSION,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     SECURITY_VERSION,
@@ -142,6 +143,7 @@ def _check_records(image: MetadataImage, level: int) -> None:
         ("entities with client quotas", SECURITY_VERSION, len(image.client_quotas)),
         ("delegation tokens", SECURITY_VERSION, len(image.delegation_tokens)),
         ("subscriptions to client metrics", CLIENT_METRICS_VERSION, _count_subscriptions(image)),
+        ("cluster links", CLUSTER_LINKS_VERSION, len(image.cluster_links)),
     )
     for what, first_level, count in needed:
         if count and level < first_level:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from tidelog_foundation.ids import TopicId
+from tidelog_foundation.ids import LeaderEpoch, TopicId
 from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.sasl.token_hmacs import TokenHmacs
 from tidelog_quorum.controller.config import ControllerConfig
@@ -25,7 +25,8 @@ class ControllerState:
 
     ``own`` are the default settings of topics and ``limits`` those of groups. ``topic_ids`` yields the ids of new
     topics, ACLs and delegation tokens, each of them once. ``queue`` has the partitions to settle. ``token_hmacs`` is
-    None without a secret key of delegation tokens.
+    None without a secret key of delegation tokens. ``drained`` has the partitions of mirror topics in promotion whose
+    leaders have reported all records of the source, with the leader epochs of the reports.
     """
 
     def __init__(self, config: ControllerConfig, topic_ids: Iterator[TopicId]) -> None:
@@ -39,6 +40,7 @@ class ControllerState:
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
         self.queue = PartitionQueue(self.own)
         self.mutation_quotas = MutationQuotas(config.quota_windows())
+        self.drained: dict[TopicId, dict[int, LeaderEpoch]] = {}
         self.committed = MetadataImage()
         self._pending: deque[MetadataImage] = deque()
 

@@ -34,6 +34,8 @@ from tidelog_quorum.controller.directories import assign_replicas_to_directories
 from tidelog_quorum.controller.elect_leaders import elect_leaders
 from tidelog_quorum.controller.features import bootstrap, update_features
 from tidelog_quorum.controller.leader_balance import LeaderBalance
+from tidelog_quorum.controller.links import alter_cluster_link, create_cluster_link, delete_cluster_link
+from tidelog_quorum.controller.mirrors import alter_mirror_topics, create_mirror_topic, report_mirror_partitions
 from tidelog_quorum.controller.producer_ids import allocate_producer_ids
 from tidelog_quorum.controller.reassignment import alter_partition_reassignments
 from tidelog_quorum.controller.registration import register_broker, unregister_broker
@@ -71,6 +73,12 @@ _HANDLERS: Mapping[type[Any], Callable[[ControllerState, Any, int], Result[Any]]
         alter_client_quotas,
         alter_delegation_token,
         remove_expired_tokens,
+        create_cluster_link,
+        alter_cluster_link,
+        delete_cluster_link,
+        create_mirror_topic,
+        alter_mirror_topics,
+        report_mirror_partitions,
     )
 }
 """The handler of each type of request."""
@@ -129,6 +137,7 @@ class Controller(ControllerState):
         self._forget_pending()
         self.sessions.restart((), 0)
         self.queue.forget()
+        self.drained.clear()
 
     def append(self, offset: int, epoch: int, records: Sequence[MetadataRecord]) -> None:
         """Make an entry that was written, but is not committed yet, visible to the following requests.

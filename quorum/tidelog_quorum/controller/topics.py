@@ -124,6 +124,21 @@ def delete_topics(state: ControllerState, request: DeleteTopicsRequest, now_ms: 
     return Result(deleted, DeleteTopicsResponse(tuple(results), quota.throttle_time_ms))
 
 
+def topic_records(
+    state: ControllerState, topic: CreatableTopic, topic_id: TopicId, now_ms: int
+) -> list[MetadataRecord]:
+    """Return the records of a topic that another request creates than :func:`create_topics`.
+
+    Raises:
+        TidelogError: The topic cannot be created.
+    """
+    image = state.latest
+    _check_size(state.config, CreateTopicsRequest(topics=(topic,)))
+    taken = {key: name for name in image.topics if (key := collision_key(name)) == collision_key(topic.name)}
+    _check_name(topic.name, 1, taken)
+    return _Creation(image, state, state.mutation_quota(None, now_ms)).create(topic, topic_id)
+
+
 def check_topic_count(count: int) -> None:
     """Refuse a request that names too many topics with POLICY_VIOLATION."""
     if count > MAX_TOPICS_PER_REQUEST:

@@ -11,22 +11,26 @@ from tidelog.v1 import metadata_record_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.links import MirrorState
 from tidelog_foundation.sasl.scram_credentials import ScramMechanism
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_quorum.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
+    ClusterLinkRecord,
     ConfigRecord,
     DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    MirrorTopicRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveClusterLinkRecord,
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
@@ -80,6 +84,8 @@ def from_message(message: pb.MetadataRecord) -> MetadataRecord:
         raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"unknown resource type {record.resource_type}")
     if isinstance(record, UserScramCredentialRecord) and ScramMechanism(record.mechanism) is ScramMechanism.UNKNOWN:
         raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"unknown SCRAM mechanism {record.mechanism}")
+    if isinstance(record, MirrorTopicRecord) and record.state not in _MIRROR_STATES:
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"unknown state {record.state} of a mirror topic")
     return record
 
 
@@ -98,6 +104,8 @@ def _partition(message: pb.PartitionRecord) -> PartitionRecord:
         cast("tuple[DirectoryId, ...]", tuple(message.directories)),
         _ids(message.adding_replicas),
         _ids(message.removing_replicas),
+        message.is_mirror,
+        LeaderEpoch(message.mirror_end_epoch),
     )
 
 
@@ -125,6 +133,10 @@ _BY_KIND: dict[str, MessageCodec[Any, Any]] = {
     "client_quota": MessageCodec(ClientQuotaRecord, pb.ClientQuotaRecord),
     "delegation_token": MessageCodec(DelegationTokenRecord, pb.DelegationTokenRecord),
     "remove_delegation_token": MessageCodec(RemoveDelegationTokenRecord, pb.RemoveDelegationTokenRecord),
+    "cluster_link": MessageCodec(ClusterLinkRecord, pb.ClusterLinkRecord),
+    "remove_cluster_link": MessageCodec(RemoveClusterLinkRecord, pb.RemoveClusterLinkRecord),
+    "mirror_topic": MessageCodec(MirrorTopicRecord, pb.MirrorTopicRecord),
 }
 _BY_TYPE = {codec.value_type: (kind, codec) for kind, codec in _BY_KIND.items()}
 _RESOURCE_TYPES = frozenset(ConfigResourceType)
+_MIRROR_STATES = frozenset(MirrorState) - {MirrorState.UNSPECIFIED}

@@ -24,6 +24,9 @@ SECURITY_VERSION = 3
 CLIENT_METRICS_VERSION = 4
 """The first level of ``metadata.version`` with settings of subscriptions to the metrics of clients."""
 
+CLUSTER_LINKS_VERSION = 5
+"""The first level of ``metadata.version`` with records of cluster links and mirror topics."""
+
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 """At level 1 the controller maintains eligible leader replicas (KIP-966)."""
 
@@ -33,7 +36,7 @@ the producer's epoch (KIP-890)."""
 
 SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
     {
-        METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, CLIENT_METRICS_VERSION),
+        METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, CLUSTER_LINKS_VERSION),
         ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
         TRANSACTION_VERSION: FeatureRange(TRANSACTION_VERSION, 0, 2),
     }

@@ -15,26 +15,39 @@ from types import MappingProxyType
 from typing import Generic, TypeVar, assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import NO_BROKER, AclId, BrokerEpoch, BrokerId, TopicId, topic_id_text, uuid_text
+from tidelog_foundation.ids import (
+    NO_BROKER,
+    AclId,
+    BrokerEpoch,
+    BrokerId,
+    LinkId,
+    TopicId,
+    topic_id_text,
+    uuid_text,
+)
 from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.delegation_tokens import DelegationToken
+from tidelog_foundation.requests.links import ClusterLink, MirrorState
 from tidelog_foundation.requests.quotas import QuotaEntity
 from tidelog_foundation.sasl.scram_credentials import CredentialKey, ScramCredential
 from tidelog_quorum.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
+    ClusterLinkRecord,
     ConfigRecord,
     DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    MirrorTopicRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveClusterLinkRecord,
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
@@ -90,6 +103,14 @@ class ConfigResource:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorTopic:
+    """A topic that a cluster link writes, or wrote: its link and its state."""
+
+    link_id: LinkId
+    state: MirrorState
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataImage:
     """The state of the cluster after the entry at ``offset``, which was written in ``epoch``; -1 before the first."""
 
@@ -106,6 +127,8 @@ class MetadataImage:
     scram_credentials: Mapping[CredentialKey, ScramCredential] = field(default_factory=_empty_map)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_empty_map)
     delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=_empty_map)
+    cluster_links: Mapping[LinkId, ClusterLink] = field(default_factory=_empty_map)
+    mirror_topics: Mapping[TopicId, MirrorTopic] = field(default_factory=_empty_map)
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         """Return the topic with an id, or None."""
@@ -170,6 +193,10 @@ class MetadataImage:
                 yield ClientQuotaRecord(entity, quota, limit)
         for _, token in sorted(self.delegation_tokens.items()):
             yield DelegationTokenRecord(token)
+        for _, link in sorted(self.cluster_links.items()):
+            yield ClusterLinkRecord(link)
+        for topic_id, mirror in sorted(self.mirror_topics.items()):
+            yield MirrorTopicRecord(topic_id, mirror.link_id, mirror.state)
 
     def to_records(self) -> list[MetadataRecord]:
         """Return the records of :meth:`iterate_records` as a list."""
@@ -181,6 +208,8 @@ class MetadataImage:
         assert {acl: acl_id for acl_id, acl in self.acls.items()} == dict(self.acl_ids)
         assert len(self.acls) == len(self.acl_ids)
         assert all(self.client_quotas.values()), "an entity without a quota"
+        assert self.mirror_topics.keys() <= self.topic_names.keys(), "a mirror of a topic that does not exist"
+        assert {m.link_id for m in self.mirror_topics.values()} <= self.cluster_links.keys(), "a mirror without a link"
         for topic, index, partition in self.partitions():
             where = f"{topic.name}-{index}: {partition}"
             isr, elr, replicas = partition.isr, partition.eligible_leader_replicas, partition.replicas
@@ -194,6 +223,9 @@ class MetadataImage:
             assert partition.leader == NO_BROKER or partition.leader in partition.isr, f"bad leader: {where}"
             assert partition.partition_epoch >= partition.leader_epoch >= 0, f"bad epochs: {where}"
             assert len(partition.directories) == len(partition.replicas), f"bad directories: {where}"
+            mirror = self.mirror_topics.get(topic.topic_id)
+            is_mirror = mirror is not None and mirror.state is not MirrorState.STOPPED
+            assert partition.is_mirror == is_mirror, f"not of its topic's state {mirror}: {where}"
         for broker_id, broker in self.brokers.items():
             assert broker_id == broker.broker_id
             assert broker.broker_epoch <= self.offset, f"registered in the future: {broker}"
@@ -232,6 +264,8 @@ class MetadataImageBuilder:
         self._scram_credentials = _ChangingMap(base.scram_credentials)
         self._client_quotas = _ChangingMap(base.client_quotas)
         self._delegation_tokens = _ChangingMap(base.delegation_tokens)
+        self._cluster_links = _ChangingMap(base.cluster_links)
+        self._mirror_topics = _ChangingMap(base.mirror_topics)
         self._partitions: dict[str, dict[int, PartitionRegistration]] = {}
         self._shared = SharedTuples()
 
@@ -259,6 +293,8 @@ class MetadataImageBuilder:
             scram_credentials=self._scram_credentials.finished(),
             client_quotas=self._client_quotas.finished(),
             delegation_tokens=self._delegation_tokens.finished(),
+            cluster_links=self._cluster_links.finished(),
+            mirror_topics=self._mirror_topics.finished(),
         )
 
     def _replay(self, record: MetadataRecord) -> None:
@@ -301,6 +337,12 @@ class MetadataImageBuilder:
                 self._delegation_tokens.changed()[record.token.token_id] = record.token
             case RemoveDelegationTokenRecord():
                 self._remove_delegation_token(record)
+            case ClusterLinkRecord():
+                self._cluster_links.changed()[record.link.link_id] = record.link
+            case RemoveClusterLinkRecord():
+                self._remove_cluster_link(record)
+            case MirrorTopicRecord():
+                self._change_mirror_topic(record)
             case _:
                 assert_never(record)
 
@@ -341,6 +383,8 @@ class MetadataImageBuilder:
         del self._topics.changed()[name]
         del self._topic_names.changed()[record.topic_id]
         self._configs.changed().pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
+        if record.topic_id in self._mirror_topics.current:
+            del self._mirror_topics.changed()[record.topic_id]
 
     def _change_config(self, record: ConfigRecord) -> None:
         configs = self._configs.changed()
@@ -392,6 +436,19 @@ class MetadataImageBuilder:
     def _remove_delegation_token(self, record: RemoveDelegationTokenRecord) -> None:
         if self._delegation_tokens.changed().pop(record.token_id, None) is None:
             raise _fault(f"no delegation token {record.token_id}")
+
+    def _remove_cluster_link(self, record: RemoveClusterLinkRecord) -> None:
+        if self._cluster_links.changed().pop(record.link_id, None) is None:
+            raise _fault(f"no cluster link {uuid_text(record.link_id)}")
+        mirrors = self._mirror_topics
+        for topic_id in [i for i, mirror in mirrors.current.items() if mirror.link_id == record.link_id]:
+            del mirrors.changed()[topic_id]
+
+    def _change_mirror_topic(self, record: MirrorTopicRecord) -> None:
+        self._topic_name(record.topic_id)
+        if record.link_id not in self._cluster_links.current:
+            raise _fault(f"no cluster link {uuid_text(record.link_id)}")
+        self._mirror_topics.changed()[record.topic_id] = MirrorTopic(record.link_id, record.state)
 
     def _topic_name(self, topic_id: TopicId) -> str:
         name = self._topic_names.current.get(topic_id)

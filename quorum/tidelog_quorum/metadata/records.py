@@ -16,6 +16,7 @@ from tidelog_foundation.ids import (
     BrokerId,
     DirectoryId,
     LeaderEpoch,
+    LinkId,
     PartitionEpoch,
     TopicId,
 )
@@ -24,6 +25,7 @@ from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.delegation_tokens import DelegationToken
 from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.links import ClusterLink, MirrorState
 from tidelog_foundation.requests.quotas import QuotaEntity
 from tidelog_foundation.sasl.scram_credentials import CredentialKey, ScramCredential, ScramMechanism
 
@@ -86,7 +88,8 @@ class PartitionRecord:
     """A complete partition. ``directories`` correspond to ``replicas``, one by one; () means that none is assigned.
 
     ``adding_replicas`` and ``removing_replicas`` are the parts of ``replicas`` that a reassignment in progress adds and
-    removes (KIP-455).
+    removes (KIP-455). ``is_mirror`` marks a partition that only a cluster link may write, and
+    ``mirror_end_epoch`` is the leader epoch in which this ended; 0 if it is or was no mirror.
     """
 
     topic_id: TopicId
@@ -101,6 +104,8 @@ class PartitionRecord:
     directories: tuple[DirectoryId, ...] = ()
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
+    is_mirror: bool = False
+    mirror_end_epoch: LeaderEpoch = _FIRST_LEADER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,8 @@ class PartitionChangeRecord:
     """A change of a partition.
 
     Each record increments the partition epoch by one; one with a leader, even the same one, increments the leader epoch
-    too. If the replicas change and ``directories`` is None, the remaining replicas keep theirs.
+    too, at least to ``leader_epoch``; the partition epoch does not stay below the leader epoch. If the replicas change
+    and ``directories`` is None, the remaining replicas keep theirs.
     """
 
     topic_id: TopicId
@@ -121,6 +127,8 @@ class PartitionChangeRecord:
     directories: tuple[DirectoryId, ...] | None = None
     adding_replicas: tuple[BrokerId, ...] | None = None
     removing_replicas: tuple[BrokerId, ...] | None = None
+    is_mirror: bool | None = None
+    leader_epoch: LeaderEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +245,29 @@ class RemoveDelegationTokenRecord:
     token_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterLinkRecord:
+    """A cluster link: a new one, or a known one with other settings."""
+
+    link: ClusterLink
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveClusterLinkRecord:
+    """The deletion of a cluster link, which has no mirror topic."""
+
+    link_id: LinkId
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorTopicRecord:
+    """The state of a mirror topic. It ends with the topic."""
+
+    topic_id: TopicId
+    link_id: LinkId
+    state: MirrorState
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -256,4 +287,7 @@ MetadataRecord: TypeAlias = (
     | ClientQuotaRecord
     | DelegationTokenRecord
     | RemoveDelegationTokenRecord
+    | ClusterLinkRecord
+    | RemoveClusterLinkRecord
+    | MirrorTopicRecord
 )

@@ -21,6 +21,7 @@ from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord
 
 T = TypeVar("T")
+_NEVER_A_MIRROR = LeaderEpoch(0)
 
 
 class SharedTuples:
@@ -103,7 +104,8 @@ class PartitionRegistration:
     last leader while there is none. ``leader_epoch`` grows with each election, ``partition_epoch`` with each change, so
     the partition epoch grows at least as fast. ``directories`` has the log directory of each of ``replicas``, in their
     order. ``adding_replicas`` and ``removing_replicas`` are disjoint parts of ``replicas`` during a reassignment
-    (KIP-455).
+    (KIP-455). Only a cluster link may write a partition that ``is_mirror``, and its leader epoch is never below an
+    epoch of its batches. ``mirror_end_epoch`` is the leader epoch that ended the mirror, 0 if there was none.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -116,6 +118,8 @@ class PartitionRegistration:
     directories: tuple[DirectoryId, ...] = ()
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
+    is_mirror: bool = False
+    mirror_end_epoch: LeaderEpoch = _NEVER_A_MIRROR
 
     @property
     def is_reassigning(self) -> bool:
@@ -145,6 +149,8 @@ class PartitionRegistration:
             share(record.directories),
             record.adding_replicas,
             record.removing_replicas,
+            record.is_mirror,
+            record.mirror_end_epoch,
         )
 
     def to_record(self, topic_id: TopicId, index: int) -> PartitionRecord:
@@ -162,6 +168,8 @@ class PartitionRegistration:
             directories=self.directories,
             adding_replicas=self.adding_replicas,
             removing_replicas=self.removing_replicas,
+            is_mirror=self.is_mirror,
+            mirror_end_epoch=self.mirror_end_epoch,
         )
 
     def changed_by(self, change: PartitionChangeRecord) -> PartitionRegistration:
@@ -173,13 +181,14 @@ class PartitionRegistration:
             directories = change.directories
         elif replicas is not self.replicas:
             directories = tuple(map(self.directory_of, replicas))
+        leader_epoch = max(self.leader_epoch + (change.leader is not None), change.leader_epoch or 0)
         return PartitionRegistration(
             replicas=replicas,
             # Usually all replicas are in sync; one tuple then serves for both.
             isr=replicas if isr == replicas else isr,
             leader=self.leader if change.leader is None else change.leader,
-            leader_epoch=LeaderEpoch(self.leader_epoch + (change.leader is not None)),
-            partition_epoch=PartitionEpoch(self.partition_epoch + 1),
+            leader_epoch=LeaderEpoch(leader_epoch),
+            partition_epoch=PartitionEpoch(max(self.partition_epoch + 1, leader_epoch)),
             eligible_leader_replicas=(
                 self.eligible_leader_replicas
                 if change.eligible_leader_replicas is None
@@ -189,4 +198,8 @@ class PartitionRegistration:
             directories=directories,
             adding_replicas=self.adding_replicas if change.adding_replicas is None else change.adding_replicas,
             removing_replicas=self.removing_replicas if change.removing_replicas is None else change.removing_replicas,
+            is_mirror=self.is_mirror if change.is_mirror is None else change.is_mirror,
+            mirror_end_epoch=(
+                LeaderEpoch(leader_epoch) if self.is_mirror and change.is_mirror is False else self.mirror_end_epoch
+            ),
         )

@@ -49,6 +49,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "AssignReplicasToDirs": _OF_NODES,
     "AllocateProducerIds": _OF_NODES,
     "AlterDelegationToken": _OF_NODES,
+    "ReportMirrorPartitions": _OF_NODES,
     "DescribeQuorum": _or_of_node(on_cluster(AclOperation.DESCRIBE)),
     "AddRaftVoter": _or_of_node(on_cluster(AclOperation.ALTER)),
     "RemoveRaftVoter": _or_of_node(on_cluster(AclOperation.ALTER)),

@@ -20,6 +20,7 @@ from tidelog_foundation.requests import (
     configs,
     delegation_tokens,
     features,
+    links,
     partitions,
     processes,
     quorum,
@@ -45,6 +46,7 @@ from tidelog_quorum.metadata.description import (
 )
 from tidelog_quorum.metadata.features import own_features
 from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.link_description import describe_mirror_topics, list_cluster_links
 from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import RaftEngine
@@ -118,6 +120,9 @@ def controller_service(
             ),
             "AllocateProducerIds": _change(controller, brokers.AllocateProducerIdsRequest),
             "AlterDelegationToken": _limited(alter_token, delegation_tokens.AlterDelegationTokenRequest),
+            "ReportMirrorPartitions": _change(
+                controller, links.ReportMirrorPartitionsRequest, lambda r: len(r.partitions) > _MANY_PARTITIONS
+            ),
         },
         _leader_details(controller, listener),
     )
@@ -180,6 +185,15 @@ def admin_service(
             "RenewDelegationToken": _limited(_change_token, delegation_tokens.RenewDelegationTokenRequest),
             "ExpireDelegationToken": _limited(_change_token, delegation_tokens.ExpireDelegationTokenRequest),
             "DescribeDelegationToken": _limited(_change_token, delegation_tokens.DescribeDelegationTokenRequest),
+            "CreateClusterLink": _change(controller, links.CreateClusterLinkRequest),
+            "AlterClusterLink": _change(controller, links.AlterClusterLinkRequest),
+            "DeleteClusterLink": _change(controller, links.DeleteClusterLinkRequest),
+            "ListClusterLinks": _view_in_thread(controller, list_cluster_links),
+            "CreateMirrorTopic": _change(
+                controller, links.CreateMirrorTopicRequest, lambda r: r.num_partitions > _MANY_PARTITIONS
+            ),
+            "AlterMirrorTopics": _change(controller, links.AlterMirrorTopicsRequest, lambda _: True),
+            "DescribeMirrorTopics": _view_in_thread(controller, describe_mirror_topics),
         },
         _leader_details(controller, listener),
     )

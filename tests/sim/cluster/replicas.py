@@ -323,7 +323,7 @@ class Replicas:
             if log.failure is not None:
                 continue
             try:
-                with partition._disk_watch:
+                with partition.disk_watch:
                     if log.needs_flush(now_ms):
                         log.flush()
                     log.delete_expired(now_ms, partition.high_watermark)

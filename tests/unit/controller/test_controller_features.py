@@ -17,7 +17,7 @@ from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.metadata.features import (
-    CLIENT_METRICS_VERSION,
+    CLUSTER_LINKS_VERSION,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
@@ -77,7 +77,7 @@ def refusal(driver: Any, *updates: tuple[str, int, int]) -> tuple[str, str]:
 
 def test_a_new_cluster_begins_with_the_highest_levels_and_min_insync_replicas_for_all(driver: Any) -> None:
     bootstrap(driver)
-    assert driver.image.feature_levels == {METADATA_VERSION: CLIENT_METRICS_VERSION, ELR: 1, TRANSACTION_VERSION: 2}
+    assert driver.image.feature_levels == {METADATA_VERSION: CLUSTER_LINKS_VERSION, ELR: 1, TRANSACTION_VERSION: 2}
     assert broker_settings(driver.image) == {"min.insync.replicas": "1"}
     assert uses_elr(driver.image)
     assert not driver.controller.bootstrap().records, "it has begun"
@@ -102,7 +102,7 @@ def test_describe_features_gives_what_every_process_knows(driver: Any) -> None:
     assert response.finalized_epoch == driver.image.offset
     found = {f.name: (f.min_level, f.max_level, f.finalized_level) for f in response.features}
     assert found == {
-        METADATA_VERSION: (1, CLIENT_METRICS_VERSION, CLIENT_METRICS_VERSION),
+        METADATA_VERSION: (1, CLUSTER_LINKS_VERSION, CLUSTER_LINKS_VERSION),
         ELR: (0, 1, 1),
         TRANSACTION_VERSION: (0, 2, 2),
     }
@@ -132,8 +132,8 @@ def test_elr_is_turned_on_with_min_insync_replicas_for_all_alone(driver: Any) ->
     ("name", "level", "kind", "text"),
     [
         ("kraft.version", 1, UPGRADE, "knows no such feature"),
-        (METADATA_VERSION, 5, UPGRADE, "this controller knows 1 to 4"),
-        (METADATA_VERSION, 0, UNSAFE, "this controller knows 1 to 4"),
+        (METADATA_VERSION, 6, UPGRADE, "this controller knows 1 to 5"),
+        (METADATA_VERSION, 0, UNSAFE, "this controller knows 1 to 5"),
         (ELR, -1, SAFE, "this controller knows 0 to 1"),
         (ELR, 0, UPGRADE, "this is a downgrade and must be requested as one"),
         (ELR, 1, 9, "9 is not a type of change"),
@@ -172,7 +172,7 @@ def test_a_request_is_taken_whole_or_not_at_all(driver: Any) -> None:
     bootstrap(driver)
     assert refusal(driver)[0] == "INVALID_REQUEST"
     assert refusal(driver, (ELR, 0, SAFE), (ELR, 0, SAFE))[0] == "INVALID_REQUEST"
-    refusal(driver, (ELR, 0, SAFE), (METADATA_VERSION, 5, UPGRADE))
+    refusal(driver, (ELR, 0, SAFE), (METADATA_VERSION, 6, UPGRADE))
     assert uses_elr(driver.image)
 
 

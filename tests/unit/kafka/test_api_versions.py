@@ -23,7 +23,7 @@ from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, Request
 from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.metadata.features import (
-    CLIENT_METRICS_VERSION,
+    CLUSTER_LINKS_VERSION,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     TRANSACTION_VERSION,
@@ -70,7 +70,7 @@ def test_produce_is_advertised_from_version_0() -> None:
 
 
 def test_features_are_told_with_the_epoch_of_their_image_and_level_0_only_where_it_is_understood() -> None:
-    metadata = SupportedFeature(METADATA_VERSION, 1, CLIENT_METRICS_VERSION)
+    metadata = SupportedFeature(METADATA_VERSION, 1, CLUSTER_LINKS_VERSION)
     elr = SupportedFeature(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1)
     old, new = response(ask(3), 3), response(ask(4), 4)
     assert old.supported_features == [metadata]

@@ -11,7 +11,7 @@ from toy_listener import open_listener, run
 
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.security.certificate_store import CertificateStore, client_contexts
 from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.server.tls import ListenerTls
@@ -46,7 +46,7 @@ def test_node_names_the_cause_of_a_failed_connection_to_another(
     async def main() -> TidelogError:
         tls = {"SSL": ListenerTls(store_of(tmp_path / "server.pem", server, "required"), None)}
         async with open_listener(names=("SSL",), tls=tls) as listener:
-            connections = PeerConnections("node-1", store_of(tmp_path / "own.pem", own))
+            connections = PeerConnections("node-1", client_contexts(store_of(tmp_path / "own.pem", own)))
             with pytest.raises(TidelogError) as failed:
                 await connections.take(f"127.0.0.1:{listener.listeners.ports['SSL']}", 5.0)
             connections.close()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable
 from typing import Final
 
 from tidelog_foundation.config.endpoints import parse_address
 from tidelog_foundation.sasl import SaslLogin
-from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_node.kafka.client.connection import PeerConnection
 
 _KEPT: Final = 3
@@ -18,15 +19,15 @@ _SETUP_S: Final = 10.0
 class PeerConnections:
     """The connections of a node to others, by address; a request takes a free one or opens a new one.
 
-    Callers do not see connections that others close or that time out. With ``certificates``, connections use TLS; with
-    a login they authenticate by SASL, and again before their session ends.
+    Callers do not see connections that others close or that time out. With ``tls``, which returns the present context,
+    connections use TLS; with a login they authenticate by SASL, and again before their session ends.
     """
 
     def __init__(
-        self, client_id: str, certificates: CertificateStore | None = None, login: SaslLogin | None = None
+        self, client_id: str, tls: Callable[[], ssl.SSLContext] | None = None, login: SaslLogin | None = None
     ) -> None:
         self._client_id = client_id
-        self._certificates = certificates
+        self._tls = tls
         self._login = login
         self._free: dict[str, list[PeerConnection]] = {}
         self._address_of: dict[PeerConnection, str] = {}
@@ -47,8 +48,7 @@ class PeerConnections:
                 return connection
         host, port = parse_address(address)
         connection = PeerConnection(f"the node at {address}", self._client_id, self._give_back, self._forget)
-        tls = self._certificates.current.client if self._certificates is not None else None
-        await connection.open(host, port, setup_s, tls, self._login)
+        await connection.open(host, port, setup_s, None if self._tls is None else self._tls(), self._login)
         self._address_of[connection] = address
         return connection
 

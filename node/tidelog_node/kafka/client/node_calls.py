@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import SaslLogin
-from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.security.certificate_store import CertificateStore, client_contexts
 from tidelog_node.handlers.requests import transactions as values
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -25,7 +25,7 @@ class KafkaNodeCalls:
     def __init__(
         self, client_id: str, certificates: CertificateStore | None = None, login: SaslLogin | None = None
     ) -> None:
-        self._connections = PeerConnections(client_id, certificates, login)
+        self._connections = PeerConnections(client_id, client_contexts(certificates), login)
 
     async def write_txn_markers(
         self, address: str, request: values.WriteTxnMarkersRequest, timeout_s: float

@@ -6,7 +6,7 @@ from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.sasl import SaslLogin
-from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.security.certificate_store import CertificateStore, client_contexts
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -30,7 +30,7 @@ class KafkaReplicaTransport:
     def __init__(
         self, client_id: str, certificates: CertificateStore | None = None, login: SaslLogin | None = None
     ) -> None:
-        self._connections = PeerConnections(client_id, certificates, login)
+        self._connections = PeerConnections(client_id, client_contexts(certificates), login)
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
         """Send one fetch to ``host:port``.

@@ -1,0 +1,1 @@
+"""``tidelog link`` and ``tidelog mirror``."""

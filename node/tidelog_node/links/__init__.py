@@ -1,0 +1,1 @@
+"""The cluster links of a node: its leaders of mirror partitions fetch from other clusters."""

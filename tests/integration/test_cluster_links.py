@@ -1,0 +1,220 @@
+"""A cluster link between two clusters: mirrors are equal byte for byte, and become ordinary topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from replica_files import committed_bytes
+
+from tidelog import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from tidelog.admin import AdminClient, MirrorTopicInfo, MirrorTopicState, NewTopic
+from tidelog.testing import LocalCluster
+
+pytestmark = pytest.mark.slow
+
+PARTITIONS = 2
+LINK = "from-source"
+GROUP = "readers"
+FILTERS = '{"groupFilters": [{"name": "*", "patternType": "LITERAL", "filterType": "INCLUDE"}]}'
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[LocalCluster]:
+    with LocalCluster(controllers=1, nodes=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def mirror() -> Iterator[LocalCluster]:
+    with LocalCluster(controllers=1, nodes=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def link(source: LocalCluster, mirror: LocalCluster) -> Iterator[AdminClient]:
+    """Return the admin client of the cluster with the mirrors, which has a link."""
+    settings = {
+        "bootstrap.servers": source.kafka_bootstrap_servers,
+        "consumer.offset.sync.enable": "true",
+        "consumer.offset.sync.ms": "100",
+        "consumer.offset.group.filters": FILTERS,
+    }
+    with AdminClient({"bootstrap.servers": mirror.bootstrap_servers}) as admin:
+        admin.create_cluster_link(LINK, settings).result(30)
+        yield admin
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def create(source: LocalCluster, name: str, **config: str) -> None:
+    with AdminClient({"bootstrap.servers": source.bootstrap_servers}) as admin:
+        admin.create_topics([NewTopic(name, PARTITIONS, 1, config=config)])[name].result(30)
+
+
+def described(admin: AdminClient, topic: str) -> MirrorTopicInfo:
+    return admin.describe_mirror_topics(LINK).result(30)[topic]
+
+
+def wait_until_mirrored(admin: AdminClient, topic: str, ends: list[int]) -> None:
+    def is_mirrored() -> bool:
+        found = described(admin, topic).partitions
+        return len(found) == len(ends) and all(found[i].high_watermark == end for i, end in enumerate(ends))
+
+    wait_for(is_mirrored, f"{topic} has not reached {ends}")
+
+
+def write_transactions(source: LocalCluster, topic: str, first: int, count: int) -> None:
+    """Write transactions of one record per partition, and abort each third."""
+    with Producer({"bootstrap.servers": source.bootstrap_servers, "transactional.id": topic}) as producer:
+        producer.init_transactions(30)
+        for number in range(first, first + count):
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.produce(topic, f"value-{number}", key=f"key-{number % 5}", partition=partition)
+            if number % 3 == 2:
+                producer.abort_transaction(30)
+            else:
+                producer.commit_transaction(30)
+
+
+def read(cluster: LocalCluster, topic: str) -> list[list[tuple[int, int, bytes | None, bytes | None]]]:
+    """Return the committed records of each partition: offset, timestamp, key, value."""
+    found: list[list[tuple[int, int, bytes | None, bytes | None]]] = [[] for _ in range(PARTITIONS)]
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "read", "enable.partition.eof": True}
+    with Consumer(settings) as consumer:
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        ended: set[int] = set()
+        deadline = time.monotonic() + 60
+        while len(ended) < PARTITIONS:
+            assert time.monotonic() < deadline, f"{topic} has no end: {ended}"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(message.partition())
+                continue
+            record = message.offset(), message.timestamp()[1], message.key(), message.value()
+            found[message.partition()].append(record)
+    return found
+
+
+def uncommitted_ends(cluster: LocalCluster, topic: str) -> list[int]:
+    """Return the high watermarks."""
+    return ends(cluster, topic, "read_uncommitted")
+
+
+def ends(cluster: LocalCluster, topic: str, isolation: str = "read_committed") -> list[int]:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "ends", "isolation.level": isolation}
+    with Consumer(settings) as consumer:
+        return [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(PARTITIONS)]
+
+
+def logs(cluster: LocalCluster, topic: str, offsets: list[int]) -> dict[str, list[bytes]]:
+    """Return the committed bytes of each partition by node."""
+
+    def folder(node: Path, partition: int) -> Path:
+        return node / "data" / f"{topic}-{partition}"
+
+    return {
+        node.name: [committed_bytes(folder(node.directory, p), offsets[p]) for p in range(PARTITIONS)]
+        for node in cluster.nodes.values()
+    }
+
+
+def test_mirror_is_equal_byte_for_byte_read_only_until_promoted_and_continues(
+    source: LocalCluster, mirror: LocalCluster, link: AdminClient
+) -> None:
+    topic = "orders"
+    create(source, topic)
+    write_transactions(source, topic, 0, 20)
+    link.create_mirror_topics(LINK, [topic], replication_factor=2)[topic].result(30)
+    write_transactions(source, topic, 20, 20)
+    expected_ends = ends(source, topic)
+    wait_until_mirrored(link, topic, expected_ends)
+    [of_source] = logs(source, topic, expected_ends).values()
+    wait_for(
+        lambda: all(each == of_source for each in logs(mirror, topic, expected_ends).values()),
+        "the replicas of the mirror are not equal to the source",
+    )
+    assert read(mirror, topic) == read(source, topic)
+    with Producer({"bootstrap.servers": mirror.bootstrap_servers}) as producer:
+        refused: list[KafkaError | None] = []
+        producer.produce(topic, "no", partition=0, on_delivery=lambda error, _: refused.append(error))
+        producer.flush(30)
+    assert [error is not None and error.code() for error in refused] == [KafkaError.INVALID_REQUEST]
+    assert "read-only" in str(refused[0])
+    link.promote_mirror_topics([topic])[topic].result(30)
+    wait_for(lambda: described(link, topic).state is MirrorTopicState.STOPPED, "not promoted")
+    write_transactions(mirror, topic, 40, 3)
+    values = [[record[3] for record in partition] for partition in read(mirror, topic)]
+    committed = [f"value-{n}".encode() for n in range(43) if n % 3 != 2]
+    assert values == [committed] * PARTITIONS
+
+
+def test_failover_aborts_transactions_that_are_open_on_the_source(
+    source: LocalCluster, mirror: LocalCluster, link: AdminClient
+) -> None:
+    topic = "payments"
+    create(source, topic)
+    write_transactions(source, topic, 0, 3)
+    with Producer({"bootstrap.servers": source.bootstrap_servers, "transactional.id": "open"}) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, "open", partition=0)
+        producer.flush(30)
+        link.create_mirror_topics(LINK, [topic], replication_factor=2)[topic].result(30)
+        wait_until_mirrored(link, topic, uncommitted_ends(source, topic))
+        before = uncommitted_ends(mirror, topic)[0]
+        link.failover_mirror_topics([topic])[topic].result(30)
+        wait_for(lambda: described(link, topic).state is MirrorTopicState.STOPPED, "not failed over")
+        wait_for(lambda: ends(mirror, topic)[0] == before + 1, "the open transaction has no marker")
+        producer.abort_transaction(30)
+    write_transactions(mirror, topic, 3, 2)
+    assert [r[3] for r in read(mirror, topic)[0]] == [b"value-0", b"value-1", b"value-3", b"value-4"]
+
+
+def test_offsets_of_groups_are_copied_while_the_group_has_no_members_here(
+    source: LocalCluster, mirror: LocalCluster, link: AdminClient
+) -> None:
+    topic = "clicks"
+    create(source, topic)
+    with Producer({"bootstrap.servers": source.bootstrap_servers}) as producer:
+        for number in range(10):
+            producer.produce(topic, str(number), partition=0)
+    link.create_mirror_topics(LINK, [topic], replication_factor=2)[topic].result(30)
+    wait_until_mirrored(link, topic, [10, 0])
+    with Consumer({"bootstrap.servers": source.bootstrap_servers, "group.id": GROUP}) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 7, metadata="seven")], asynchronous=False)
+    with Consumer({"bootstrap.servers": mirror.bootstrap_servers, "group.id": GROUP}) as consumer:
+
+        def committed() -> tuple[int, str | None]:
+            [found] = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+            return found.offset, found.metadata
+
+        wait_for(lambda: committed() == (7, "seven"), "the offset was not copied")
+        consumer.subscribe([topic])
+        wait_for(lambda: (m := consumer.poll(1)) is not None and m.offset() == 7, "the group does not continue at 7")
+
+
+def test_paused_mirror_stands_still_until_resumed(source: LocalCluster, link: AdminClient) -> None:
+    topic = "views"
+    create(source, topic)
+    link.create_mirror_topics(LINK, [topic], replication_factor=2)[topic].result(30)
+    link.pause_mirror_topics([topic])[topic].result(30)
+    wait_for(lambda: described(link, topic).state is MirrorTopicState.PAUSED, "not paused")
+    with Producer({"bootstrap.servers": source.bootstrap_servers}) as producer:
+        producer.produce(topic, "1", partition=1)
+    link.resume_mirror_topics([topic])[topic].result(30)
+    wait_until_mirrored(link, topic, [0, 1])
+    with pytest.raises(KafkaException, match="mirror topics, such as"):
+        link.delete_cluster_link(LINK).result(30)
