@@ -96,7 +96,7 @@ class JsonConverter:
         parsed = sql.from_json(wrapped, row, {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"})
         failures.append(Failure(parsed.getField(_CORRUPT).isNotNull(), DATA_EXCEPTION, _MALFORMED))
         payload = parsed.getField("payload")
-        problem = wire.missing(payload, schema, "")
+        problem = wire.unreadable(payload, schema, self.decimals_as_numbers)
         failures.append(Failure(problem.isNotNull() & text.isNotNull(), DATA_EXCEPTION, problem))
         return Converted(wire.from_wire(payload, schema, self.decimals_as_numbers, self.replace_null), schema, failures)
 
@@ -118,4 +118,5 @@ class JsonConverter:
         else:
             start = len('{"payload":')
             text = sql.substr(text, sql.lit(start + 1), sql.length(text) - sql.lit(start + 1))
-        return Converted(text.cast("binary"), None)
+        problem = wire.unwritable(column, schema, self.decimals_as_numbers)
+        return Converted(text.cast("binary"), None, [Failure(problem.isNotNull(), DATA_EXCEPTION, problem)])

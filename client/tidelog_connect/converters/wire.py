@@ -14,17 +14,21 @@ from tidelog_connect.configuration import ConfigException
 from tidelog_connect.schemas import DATE, DECIMAL, TIMESTAMP, ConnectSchema, SchemaType, spark_type
 from tidelog_connect.transforms import structs
 
+_TOO_LARGE = "Decimals of more than 64 bits need decimal.format=NUMERIC"
+
 
 def wire_type(schema: ConnectSchema, numeric: bool) -> spark.DataType:
     """Return the Spark type of a schema's values in JSON.
 
     Raises:
-        ConfigException: a map has keys that are no text.
+        ConfigException: a map has keys that are no text, or a list or map has decimals in base64.
     """
     if schema.type is SchemaType.STRUCT:
         return spark.StructType(
             [spark.StructField(each.name, wire_type(each.schema, numeric)) for each in schema.fields]
         )
+    if schema.value_schema is not None and not numeric and _has_decimal(schema.value_schema):
+        raise ConfigException("Decimals in lists and maps need decimal.format=NUMERIC")
     if schema.type is SchemaType.ARRAY:
         return spark.ArrayType(wire_type(_part(schema), numeric))
     if schema.type is SchemaType.MAP:
@@ -58,8 +62,9 @@ def _from_wire(value: Column, schema: ConnectSchema, numeric: bool, replace_null
     if schema.name == DECIMAL and not numeric:
         digits = sql.hex(sql.unbase64(value))
         sign = sql.when(digits.rlike("^[89A-F]"), "F").otherwise("0")
-        unscaled = sql.conv(sql.lpad(digits, 16, sign), 16, -10).cast(spark.DecimalType(38, 0))
-        return (unscaled / sql.lit(10**schema.scale).cast(spark.DecimalType(38, 0))).cast(spark_type(schema))
+        unscaled = sql.conv(sql.lpad(digits, 16, sign), 16, -10).cast(spark.DecimalType(20, 0))
+        power = sql.lit(10**schema.scale).cast(spark.DecimalType(schema.scale + 1, 0))
+        return (unscaled / power).cast(spark_type(schema))
     if schema.name == TIMESTAMP:
         return sql.timestamp_millis(value)
     return sql.date_from_unix_date(value) if schema.name == DATE else value
@@ -85,8 +90,7 @@ def to_wire(value: Column, schema: ConnectSchema, numeric: bool, replace_null: b
     if schema.type is SchemaType.MAP:
         return sql.transform_values(value, lambda _, each: to_wire(each, _part(schema), numeric, replace_null))
     if schema.name == DECIMAL and not numeric:
-        scaled = value * sql.lit(10**schema.scale).cast(spark.DecimalType(38, 0))
-        return sql.base64(sql.unhex(_shortest(sql.hex(scaled.try_cast("bigint")))))
+        return sql.base64(sql.unhex(_shortest(sql.hex(_unscaled(value, schema)))))
     if schema.name == TIMESTAMP:
         return sql.unix_millis(value)
     return sql.unix_date(value) if schema.name == DATE else value
@@ -98,15 +102,38 @@ def _shortest(digits: Column) -> Column:
     return sql.regexp_replace(sql.regexp_replace(full, "^(00)+(?=[0-7].)", ""), "^(FF)+(?=[89A-F].)", "")
 
 
-def missing(value: Column, schema: ConnectSchema, name: str) -> Column:
-    """Return the reason why a value in JSON is not valid: a null where the schema requires a value; or null."""
+def _unscaled(value: Column, schema: ConnectSchema) -> Column:
+    """Return a decimal without its point, or null if it has more than 64 bits."""
+    power = sql.lit(10**schema.scale).cast(spark.DecimalType(min(38, schema.scale + 1), 0))
+    return sql.try_multiply(value, power).try_cast("bigint")
+
+
+def unreadable(value: Column, schema: ConnectSchema, numeric: bool) -> Column:
+    """Return the reason why a value in JSON is not valid, or null: a missing value, or a decimal that is too large."""
     reason = f"Invalid null value for required {schema.type.name} field"
     required = not schema.optional and schema.default is None
     own = sql.when(value.isNull(), reason) if required else sql.lit(None).cast("string")
+    if schema.name == DECIMAL and not numeric:
+        size = sql.octet_length(sql.unbase64(value))
+        return sql.coalesce(own, sql.when(size > 8, _TOO_LARGE))
     if schema.type is not SchemaType.STRUCT or not schema.fields:
         return own
-    inner = [missing(value.getField(each.name), each.schema, each.name) for each in schema.fields]
+    inner = [unreadable(value.getField(each.name), each.schema, numeric) for each in schema.fields]
     return sql.coalesce(own, sql.when(value.isNotNull(), sql.coalesce(*inner)))
+
+
+def unwritable(value: Column, schema: ConnectSchema, numeric: bool) -> Column:
+    """Return the reason why a value cannot be written, or null: a decimal that is too large."""
+    if schema.name == DECIMAL and not numeric:
+        return sql.when(value.isNotNull() & _unscaled(value, schema).isNull(), _TOO_LARGE)
+    if schema.type is not SchemaType.STRUCT or not schema.fields:
+        return sql.lit(None).cast("string")
+    return sql.coalesce(*[unwritable(value.getField(each.name), each.schema, numeric) for each in schema.fields])
+
+
+def _has_decimal(schema: ConnectSchema) -> bool:
+    parts = [each.schema for each in schema.fields] + ([schema.value_schema] if schema.value_schema else [])
+    return schema.name == DECIMAL or any(map(_has_decimal, parts))
 
 
 def _part(schema: ConnectSchema) -> ConnectSchema:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow
 from pyspark.sql import Column
 from pyspark.sql import functions as sql
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 
 from tidelog_connect.configuration import ConfigDef, Importance, Type
 from tidelog_connect.records import SCHEMA_BUILDER_EXCEPTION, Failure, Records, Side
@@ -43,7 +43,7 @@ class Flatten:
         failures = subject.failures(_PURPOSE, allows_null=True)
         schema = subject.schema
         if schema is None:
-            flatten = arrow_udf(_flattened(self.delimiter), "string", ArrowUDFType.SCALAR)
+            flatten = arrow_udf(_flattened(self.delimiter), "string")  # type: ignore[call-overload]
             return subject.changed(
                 sql.parse_json(flatten(sql.to_json(sql.when(variants.is_object(subject.column), subject.column)))),
                 failures,
