@@ -33,6 +33,8 @@ _HOMES = {
     "produce": _Home("tidelog_cli.records.produce", _RECORDS, "produce"),
     "consume": _Home("tidelog_cli.records.consume", _RECORDS, "consume"),
     "sql": _Home("tidelog_cli.sql.sql", _RECORDS, "sql"),
+    "connect": _Home("tidelog_cli.connect.connect", _RECORDS, "connect"),
+    "connector": _Home("tidelog_cli.connect.connector", _RECORDS),
     "topic": _Home("tidelog_cli.topics.topic", _TOPICS),
     "group": _Home("tidelog_cli.groups.group", _TOPICS),
     "transaction": _Home("tidelog_cli.transactions.transaction", _TOPICS),

@@ -42,8 +42,16 @@ class SourceBatch:
     topics: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The identity of a batch: the id of the query, which a new checkpoint changes, and its number in the query."""
+
+    query: str
+    number: int
+
+
 class Connector(ABC):
-    """What sources and sinks have in common. ``class_name`` is the value of ``connector.class``."""
+    """The common part of sources and sinks. ``class_name`` is the value of ``connector.class``."""
 
     class_name: ClassVar[str]
     kind: ClassVar[str]
@@ -101,5 +109,8 @@ class SinkConnector(Connector):
         self.settings = settings
 
     @abstractmethod
-    def put(self, rows: DataFrame, batch_id: int) -> None:
-        """Write a batch. A batch may come again with the same number and rows, after a crash."""
+    def put(self, rows: DataFrame, batch: Batch) -> None:
+        """Write a batch. After a crash, a batch may come again with the same id, number and rows.
+
+        ``rows`` have the columns topic, partition, offset, timestamp, key, value and headers.
+        """

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog_connect.configuration import NO_DEFAULT_VALUE, ConfigDef, Importance, NonEmptyString, Range, Type
-from tidelog_connect.connectors.connector import Settings, SinkConnector, SourceBatch, SourceConnector, SourceOffset
+from tidelog_connect.connectors.connector import (
+    Batch,
+    Settings,
+    SinkConnector,
+    SourceBatch,
+    SourceConnector,
+    SourceOffset,
+)
 from tidelog_connect.connectors.offsets import partition_key
 
 if TYPE_CHECKING:
@@ -109,7 +116,7 @@ class FileStreamSourceConnector(SourceConnector):
 class FileStreamSinkConnector(SinkConnector):
     """Appends the values of records to a file, one in a line.
 
-    The number of the last batch and the file's length before it stand in a small file beside it, so that a batch
+    The id of the last batch and the file's length before it stand in a small file beside it, so that a batch
     which comes again replaces what a crash has left of it.
     """
 
@@ -128,11 +135,11 @@ class FileStreamSinkConnector(SinkConnector):
             validator=NonEmptyString(),
         )
 
-    def put(self, rows: DataFrame, batch_id: int) -> None:
+    def put(self, rows: DataFrame, batch: Batch) -> None:
         """Append the values of a batch, those of each partition in their order."""
         table = rows.select("topic", "partition", "offset", "value").toArrow()
         ordered = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])
-        append_batch(Path(self.settings[_FILE]), batch_id, ordered["value"].to_pylist())
+        append_batch(Path(self.settings[_FILE]), f"{batch.query}/{batch.number}", ordered["value"].to_pylist())
 
 
 def read_lines(path: Path, start: int, max_lines: int) -> tuple[list[bytes], int]:
@@ -165,7 +172,7 @@ def read_lines(path: Path, start: int, max_lines: int) -> tuple[list[bytes], int
     return [line.removesuffix(b"\r") for line in lines], start + end
 
 
-def append_batch(path: Path, batch_id: int, values: list[bytes | None]) -> None:
+def append_batch(path: Path, batch_id: str, values: list[bytes | None]) -> None:
     """Append values as lines, and replace those of the same batch if it was written before, whole or in part."""
     marker = path.with_name(path.name + _STAGED)
     length = path.stat().st_size if path.exists() else 0

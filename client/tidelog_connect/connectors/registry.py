@@ -9,9 +9,11 @@ from typing import Any
 
 from tidelog_connect.configuration import ConfigDef, ConfigException, ConfigValue
 from tidelog_connect.connectors.connector import SINK, Connector
+from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
 from tidelog_connect.herder.errors import RequestError, bad_request, not_found
 
+BUILT_IN: tuple[type[Connector], ...] = (FileStreamSinkConnector, FileStreamSourceConnector)
 ENTRY_POINTS = "tidelog.connectors"
 _CLASS = "connector.class"
 _SUFFIX = "Connector"
@@ -26,12 +28,12 @@ class Registry:
 
     @classmethod
     def installed(cls, version: str) -> Registry:
-        """Return the connectors of all installed packages.
+        """Return Tidelog's own connectors, and those of other installed packages.
 
         Raises:
             ConfigException: an entry point is not a connector.
         """
-        found: list[type[Connector]] = []
+        found: list[type[Connector]] = [*BUILT_IN]
         for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name):
             loaded = point.load()
             if not (isinstance(loaded, type) and issubclass(loaded, Connector)):

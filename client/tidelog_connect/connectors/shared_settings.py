@@ -9,6 +9,7 @@ from tidelog_connect.configuration import (
     NO_DEFAULT_VALUE,
     ConfigDef,
     Importance,
+    KnownClass,
     NonEmptyStringWithoutControlChars,
     Range,
     Type,
@@ -21,6 +22,7 @@ TOPIC_CREATION = "Topic Creation"
 TASKS_MAX = "tasks.max"
 TOPICS = "topics"
 TOPICS_REGEX = "topics.regex"
+_BYTES = ("org.apache.kafka.connect.storage.StringConverter", "org.apache.kafka.connect.converters.ByteArrayConverter")
 PARTITIONS = "topic.creation.default.partitions"
 REPLICATION_FACTOR = "topic.creation.default.replication.factor"
 
@@ -81,9 +83,10 @@ def shared_settings(kind: str, version: str) -> ConfigDef:
         found.define(
             f"{key}.converter",
             Type.CLASS,
-            None,
+            _BYTES[0],
             low,
-            f"The class of the converter of {text}; by default, that of the worker.",
+            f"The class of the converter of {text}: their bytes, which a text has in UTF-8, are not changed.",
+            validator=KnownClass(_BYTES),
             group=COMMON,
             order=order,
             width=Width.SHORT,

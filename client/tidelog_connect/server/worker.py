@@ -30,6 +30,7 @@ from tidelog_connect.herder.supervision import StartConnector, Supervisor
 from tidelog_connect.rest.loggers import Loggers
 from tidelog_connect.server.queries import Ended, Event, Failed, Queries, Started, TopicsUsed
 from tidelog_connect.server.storage import Storage
+from tidelog_foundation.errors import TidelogError
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class Worker:
         self._lock = threading.RLock()
         self._supervisor: Supervisor | None = None
         self._epoch = -1
+        self._failure: TidelogError | None = None
+        """The error of a write whose outcome is unknown, since which this worker decides nothing."""
         self.wake = threading.Event()
         """Set when `step` has something to do."""
         self.follow()
@@ -91,7 +94,7 @@ class Worker:
     def lead(self, epoch: int) -> None:
         """Lead from now on, with a state that has all records of the topics."""
         with self._lock:
-            self._epoch = epoch
+            self._epoch, self._failure = epoch, None
             self._supervisor = Supervisor(self._worker_id, epoch, self._version, self.registry.task_configs)
         self.wake.set()
         logger.info("worker %s leads with epoch %d", self._worker_id, epoch)
@@ -113,6 +116,8 @@ class Worker:
         with self._lock:
             if self._supervisor is None:
                 return
+            if self._failure is not None:
+                raise self._failure
             for event in self._queries.events():
                 self._write(self._records_of(self._supervisor, event))
             step = self._supervisor.step(self._state)
@@ -157,7 +162,7 @@ class Worker:
             RequestError: what ``decide`` raises, or 503: this worker leads no more.
         """
         with self._lock:
-            if self._supervisor is None:
+            if self._supervisor is None or self._failure is not None:
                 raise _no_leader()
             result = decide(self._herder)
             self._write(result.records)
@@ -207,7 +212,12 @@ class Worker:
     def _write(self, written: Sequence[Record]) -> None:
         if not written:
             return
-        self._storage.write(written)
+        try:
+            self._storage.write(written)
+        except TidelogError as error:
+            self._failure = error
+            self.wake.set()
+            raise
         for record in written:
             self._apply(record, self._epoch)
 

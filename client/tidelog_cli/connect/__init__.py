@@ -1,0 +1,1 @@
+"""``tidelog connect`` and ``tidelog connector``."""

@@ -1,0 +1,110 @@
+"""Settings of a worker, with the names and defaults of Kafka Connect's distributed workers where it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from tidelog.cluster.security import SecurityConfig
+from tidelog_foundation.config import at_least, between, config_keys, not_empty, parse_config, setting
+
+_SPARK = "spark."
+
+
+def _listener(value: str) -> None:
+    parts = urlsplit(value)
+    if parts.scheme != "http" or not parts.hostname or parts.port is None or parts.path not in ("", "/"):
+        raise ValueError("must be http://HOST:PORT")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """The settings of a worker itself."""
+
+    bootstrap_servers: str = setting("localhost:9094", "Addresses of nodes, separated by commas.", not_empty)
+    group_id: str = setting("connect-cluster", "The group of workers, of which one leads.", not_empty)
+    config_storage_topic: str = setting("connect-configs", "The topic of connectors' configurations.", not_empty)
+    offset_storage_topic: str = setting("connect-offsets", "The topic of sources' offsets.", not_empty)
+    status_storage_topic: str = setting("connect-status", "The topic of statuses.", not_empty)
+    offset_storage_partitions: int = setting(
+        5, "The partitions of the topic of offsets, when it is created.", between(1, 1000)
+    )
+    status_storage_partitions: int = setting(
+        5, "The partitions of the topic of statuses, when it is created.", between(1, 1000)
+    )
+    storage_replication_factor: int = setting(
+        3, "The replicas of these topics, when they are created; at most one on each node.", between(1, 100)
+    )
+    listeners: str = setting("http://127.0.0.1:8083", "The address of the REST API.", _listener)
+    rest_advertised_url: str | None = setting(
+        None, "The URL at which other workers reach this one; by default, that of the listener.", _listener
+    )
+    rest_max_request_bytes: int = setting(
+        1024**2, "The maximum size of a request's body, in bytes.", between(1024, 100 * 1024**2)
+    )
+    max_connectors: int = setting(200, "The maximum number of connectors in the group.", between(1, 10_000))
+    session_timeout_ms: int = setting(
+        10_000,
+        "The time without a heartbeat after which another worker takes over, in milliseconds.",
+        between(1, 3_600_000),
+    )
+    checkpoint_location: str = setting(
+        "connect-checkpoints",
+        "The folder of the sinks' checkpoints, as a path or a URI of Hadoop; all workers must see the same folder.",
+        not_empty,
+    )
+    source_poll_interval_ms: int = setting(
+        500, "The time after which a source without news is asked again, in milliseconds.", at_least(1)
+    )
+    sink_trigger_interval_ms: int = setting(
+        0, "The time from the begin of a sink's batch to that of the next, in milliseconds; 0 is none.", at_least(0)
+    )
+
+    @property
+    def url(self) -> str:
+        """The URL of this worker."""
+        return (self.rest_advertised_url or self.listeners).rstrip("/")
+
+    @property
+    def worker_id(self) -> str:
+        """Host and port of this worker."""
+        return urlsplit(self.url).netloc
+
+    @property
+    def host(self) -> str:
+        """The address of the listener."""
+        return urlsplit(self.listeners).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """The port of the listener."""
+        return urlsplit(self.listeners).port or 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """All settings of a worker: its own, those of its clients' security, and those of Spark."""
+
+    worker: WorkerConfig
+    security: Mapping[str, str]
+    spark: Mapping[str, str]
+
+    @property
+    def client(self) -> dict[str, str]:
+        """The settings of each client."""
+        return {"bootstrap.servers": self.worker.bootstrap_servers, **self.security}
+
+
+def worker_settings(raw: Mapping[str, str]) -> WorkerSettings:
+    """Return the settings of a properties file. Those that begin with ``spark.`` are Spark's.
+
+    Raises:
+        ConfigError: a key is unknown, or a value is not valid.
+    """
+    of_security = config_keys(SecurityConfig)
+    spark = {key: value for key, value in raw.items() if key.startswith(_SPARK)}
+    security = {key: value for key, value in raw.items() if key in of_security}
+    own = {key: value for key, value in raw.items() if key not in spark and key not in security}
+    parse_config(SecurityConfig, security)
+    return WorkerSettings(parse_config(WorkerConfig, own), security, spark)

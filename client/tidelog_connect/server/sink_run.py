@@ -1,0 +1,134 @@
+"""`SinkRun`: a streaming query that hands its batches to a sink, and commits its offsets to the group of the sink."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidelog_connect.connectors.connector import Batch, SinkConnector
+from tidelog_connect.connectors.shared_settings import TOPICS, TOPICS_REGEX
+from tidelog_connect.server.checkpoints import Checkpoints
+from tidelog_connect.server.settings import WorkerSettings
+from tidelog_connect.server.spark_queries import RunContext
+from tidelog_connect.server.topic_storage import TopicStorage
+from tidelog_foundation.errors import ErrorCode, error_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_EARLIEST = -2
+_WATCH_S = 1
+
+
+class SinkRun:
+    """One run of a sink. `run` on its thread; `stop` from any, which waits for the batch that is written."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        connector: type[SinkConnector],
+        parsed: dict[str, Any],
+        context: RunContext,
+        settings: WorkerSettings,
+        storage: TopicStorage,
+    ) -> None:
+        self._spark, self._context = spark, context
+        self._connector = connector(parsed)
+        self._parsed, self._settings, self._storage = parsed, settings, storage
+        self._stopping = threading.Event()
+        self._writing = threading.Lock()
+        self._started = threading.Event()
+        self._query: StreamingQuery | None = None
+
+    def run(self) -> None:
+        """Run the query until it is stopped.
+
+        Raises:
+            StreamingQueryException: it has failed.
+        """
+        trigger = f"{self._settings.worker.sink_trigger_interval_ms} milliseconds"
+        query = (
+            self._stream()
+            .writeStream.foreachBatch(self._put)
+            .queryName(self._context.name)
+            .option("checkpointLocation", self._checkpoint())
+            .trigger(processingTime=trigger)
+            .start()
+        )
+        self._query = query
+        self._started.set()
+        self._context.started()
+        committed: Mapping[tuple[str, int], int] = {}
+        while not self._stopping.is_set() and not query.awaitTermination(_WATCH_S):
+            committed = self._commit(query, committed)
+        if not self._stopping.is_set():
+            query.awaitTermination()
+            raise error_for(ErrorCode._STATE, f"the query of {self._context.name} was stopped by someone else")
+        query.stop()
+        self._commit(query, committed)
+
+    def stop(self) -> None:
+        """Wait for the batch that is written, and let `run` return. No later batch is written."""
+        with self._writing:
+            self._stopping.set()
+
+    def _checkpoint(self) -> str:
+        subscription = json.dumps([self._parsed[TOPICS], self._parsed[TOPICS_REGEX]])
+        return Checkpoints(self._spark, self._settings).of_subscription(self._context.name, subscription)
+
+    def _put(self, rows: DataFrame, number: int) -> None:
+        self._started.wait()
+        with self._writing:
+            if self._stopping.is_set():
+                # The query must not take the batch for written.
+                raise error_for(ErrorCode._STATE, "the connector is stopped")
+            assert self._query is not None
+            self._connector.put(rows, Batch(str(self._query.id), number))
+
+    def _stream(self) -> DataFrame:
+        named, pattern = self._parsed[TOPICS], self._parsed[TOPICS_REGEX]
+        # A pattern of Java that Python does not know fails here.
+        chosen = {
+            topic: count
+            for topic, count in self._storage.topics().items()
+            if (topic in named if named else re.fullmatch(pattern, topic) and not topic.startswith("__"))
+        }
+        missing = sorted(set(named) - set(chosen))
+        if missing:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topics do not exist: {', '.join(missing)}")
+        committed = self._storage.sink_offsets(self._context.name)
+        start = {
+            topic: {str(index): committed.get((topic, index), _EARLIEST) for index in range(count)}
+            for topic, count in chosen.items()
+        }
+        subscription = {"subscribe": ",".join(named)} if named else {"subscribePattern": pattern}
+        stream = (
+            self._spark.readStream.format("tidelog")
+            .options(**self._settings.client, **subscription, includeHeaders="true")
+            .option("startingOffsets", json.dumps(start) if start else "earliest")
+            .load()
+        )
+        return stream.coalesce(self._context.tasks)
+
+    def _commit(self, query: StreamingQuery, committed: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+        """Commit the end of the last complete batch, if it is new, and report the topics that have records."""
+        progress = query.lastProgress
+        text = None if progress is None else progress["sources"][0]["endOffset"]
+        if not text:
+            return committed
+        tree = json.loads(text) if isinstance(text, str) else text
+        ends = {
+            (topic, int(index)): int(offset)
+            for topic, parts in tree.items()
+            if not topic.startswith("@")
+            for index, offset in parts.items()
+        }
+        changed = {key: offset for key, offset in ends.items() if committed.get(key) != offset}
+        if changed:
+            self._storage.commit_sink_offsets(self._context.name, changed)
+            self._context.used(frozenset(topic for (topic, _), offset in changed.items() if offset > 0))
+        return ends

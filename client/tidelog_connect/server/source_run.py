@@ -1,0 +1,113 @@
+"""`SourceRun`: polls a source and writes its batches to topics, each in one commit with its offsets.
+
+Batches are numbered writes of one application (docs/decisions/0038). The first write of a run has no records of the
+source: once it is committed, no earlier run can commit a batch, and those that did are complete. So the offsets that
+are read after it are the last ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidelog_connect.connectors.connector import SourceBatch, SourceConnector
+from tidelog_connect.connectors.offsets import partition_key
+from tidelog_connect.connectors.shared_settings import PARTITIONS, REPLICATION_FACTOR
+from tidelog_connect.server.settings import WorkerSettings
+from tidelog_connect.server.spark_queries import RunContext
+from tidelog_connect.server.topic_storage import TopicStorage, fence_record, offset_record
+from tidelog_foundation.errors import ErrorCode, error_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_COLUMNS = "topic string, key binary, value binary"
+
+
+class SourceRun:
+    """One run of a source. `run` on its thread; `stop` from any."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        connector: type[SourceConnector],
+        parsed: dict[str, Any],
+        context: RunContext,
+        settings: WorkerSettings,
+        storage: TopicStorage,
+    ) -> None:
+        self._spark, self._context = spark, context
+        self._connector = connector(parsed)
+        self._parsed, self._settings, self._storage = parsed, settings, storage
+        self._stopping = threading.Event()
+        self._known_topics: set[str] = set()
+
+    def run(self) -> None:
+        """Write batches until the run is stopped."""
+        position = self._fence()
+        self._context.started()
+        while not self._stopping.is_set():
+            batch = self._connector.poll(self._spark, position)
+            if batch is None:
+                self._stopping.wait(self._settings.worker.source_poll_interval_ms / 1000)
+                continue
+            self._create_topics(batch.topics)
+            self._write(self._with_offsets(batch), self._context.next_number())
+            position |= {partition_key(each.partition): each.offset for each in batch.offsets}
+            self._context.used(batch.topics)
+
+    def _fence(self) -> dict[str, Mapping[str, Any]]:
+        """Fence earlier runs, and return the position behind their last batch.
+
+        Raises:
+            TidelogError: the journal has dropped the fence, and would drop all batches.
+        """
+        number = self._context.next_number()
+        topic = self._settings.worker.offset_storage_topic
+        self._write(self._rows([(topic, *fence_record(self._name, number))]), number)
+        position = dict(self._storage.source_offsets(self._name))
+        fence = self._storage.last_fence(self._name)
+        if fence != number:
+            raise error_for(
+                ErrorCode._STATE,
+                f"the batches of {self._name} begin with number {number}, which is not above the last committed one: "
+                f"another worker leads (its number is {fence}), or the topic {topic} or "
+                f"{self._settings.worker.config_storage_topic} is not the one that group "
+                f"{self._settings.worker.group_id} had before; use another group.id or another name of the connector",
+            )
+        return position
+
+    def stop(self) -> None:
+        """Let `run` return after its batch."""
+        self._stopping.set()
+
+    @property
+    def _name(self) -> str:
+        return self._context.name
+
+    def _with_offsets(self, batch: SourceBatch) -> DataFrame:
+        topic = self._settings.worker.offset_storage_topic
+        offsets = [
+            (topic, *offset_record(self._name, partition_key(each.partition), each.offset)) for each in batch.offsets
+        ]
+        rows = batch.rows.select("topic", "key", "value")
+        return rows.coalesce(self._context.tasks).unionByName(self._rows(offsets))
+
+    def _rows(self, rows: Sequence[tuple[str, bytes, bytes | None]]) -> DataFrame:
+        return self._spark.createDataFrame([*rows], _COLUMNS).coalesce(1)
+
+    def _write(self, rows: DataFrame, number: int) -> None:
+        options = {
+            "txnAppId": f"connect-{self._settings.worker.group_id}-{self._name}",
+            "txnVersion": str(number),
+        }
+        rows.write.format("tidelog").options(**self._settings.client, **options).mode("append").save()
+
+    def _create_topics(self, topics: frozenset[str]) -> None:
+        for topic in sorted(topics - self._known_topics):
+            counts: Mapping[str, int | None] = {key: self._parsed[key] for key in (PARTITIONS, REPLICATION_FACTOR)}
+            if any(counts.values()) and not self._storage.partitions(topic):
+                partitions, replicas = (counts[key] or -1 for key in (PARTITIONS, REPLICATION_FACTOR))
+                self._storage.create_topic(topic, partitions, replicas, {})
+            self._known_topics.add(topic)
