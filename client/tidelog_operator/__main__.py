@@ -28,12 +28,17 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--liveness", default="http://0.0.0.0:8080/healthz", help="the address of the health check")
     parser.add_argument("--metrics", type=_address, help="serve metrics to Prometheus at this HOST:PORT")
+    parser.add_argument(
+        "--rack-service-account", help="the service account of nodes that read the labels of their machine"
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for noisy in ("kopf", "aiohttp.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     registry = kopf.OperatorRegistry()
-    Handlers(options.namespace, read_sources(options.manifests), options.image, options.metrics).register(registry)
+    Handlers(
+        options.namespace, read_sources(options.manifests), options.image, options.metrics, options.rack_service_account
+    ).register(registry)
     kopf.run(registry=registry, namespaces=[options.namespace], standalone=True, liveness_endpoint=options.liveness)
 
 

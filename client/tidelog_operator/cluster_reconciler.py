@@ -72,7 +72,10 @@ class _Observed:
 
 
 class ClusterReconciler:
-    """Reconciles resources of the kind ``Tidelog``. ``image`` is that of clusters that name none."""
+    """Reconciles resources of the kind ``Tidelog``. ``image`` is that of clusters that name none.
+
+    Nodes that read their rack from the labels of their machine use the service account ``rack_account``.
+    """
 
     def __init__(
         self,
@@ -81,8 +84,10 @@ class ClusterReconciler:
         sources: Sources,
         image: str,
         metrics: OperatorMetrics,
+        rack_account: str | None = None,
     ) -> None:
         self._metrics = metrics
+        self._rack_account = rack_account
         self._kubernetes = kubernetes
         self._connections = connections
         self._sources = sources
@@ -127,6 +132,7 @@ class ClusterReconciler:
             replicas=replicas,
             initial_controllers=initial,
             keystores=keystores,
+            rack_account=self._rack_account,
         )
         applied = [await self._kubernetes.apply(each) for each in objects]
         sets = {each["metadata"]["labels"][COMPONENT]: each for each in applied if each["kind"] == "StatefulSet"}

@@ -27,13 +27,20 @@ _WATCHED = ("pods", "statefulsets", "services", "configmaps", "poddisruptionbudg
 class Handlers:
     """The handlers of one namespace, which `register` adds to a registry of kopf."""
 
-    def __init__(self, namespace: str, sources: Sources, image: str, metrics_address: tuple[str, int] | None) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        sources: Sources,
+        image: str,
+        metrics_address: tuple[str, int] | None,
+        rack_account: str | None,
+    ) -> None:
         self._metrics = OperatorMetrics()
         self._port = None if metrics_address is None else MetricsPort(self._metrics, *metrics_address)
         self._kubernetes = Kubernetes(namespace)
         self._connections = Connections(self._kubernetes)
         self._wake_ups = WakeUps()
-        clusters = ClusterReconciler(self._kubernetes, self._connections, sources, image, self._metrics)
+        clusters = ClusterReconciler(self._kubernetes, self._connections, sources, image, self._metrics, rack_account)
         self._topics = TopicReconciler(self._kubernetes, self._connections)
         self._users = UserReconciler(self._kubernetes, self._connections)
         rebalances = RebalanceReconciler(self._kubernetes, self._connections)

@@ -20,6 +20,7 @@ import jsonpatch
 
 from tidelog_operator import external
 from tidelog_operator.certificates import CA, COMBINED, KeyPair
+from tidelog_operator.conditions import Refusal
 from tidelog_operator.resources import CONTROLLER, NODE, ClusterSpec, owner_reference
 from tidelog_operator.settings import properties
 
@@ -32,6 +33,7 @@ MANAGER: Final = "tidelog-operator"
 INITIAL_CONTROLLERS: Final = "tidelog.dev/initial-controllers"
 """The annotation of the StatefulSet of the controllers with the number with which the cluster began."""
 _PROPERTIES = "server.properties"
+_NODES = "tidelog-node"
 _ROLES = (CONTROLLER, NODE)
 # Commands and paths have such names too, and keep them.
 _NAMES = re.compile(r"(?<![/\w-])tidelog-(?=(node|quorum|admin)\b)")
@@ -41,13 +43,15 @@ _NAMES = re.compile(r"(?<![/\w-])tidelog-(?=(node|quorum|admin)\b)")
 class Sources:
     """The manifests of the release.
 
-    ``objects`` are those of ``base``. The properties are by role, ``patches`` those of the overlay ``secured``.
+    ``objects`` are those of ``base``. The properties are by role, ``patches`` those of the overlay ``secured``,
+    ``rack`` the operations of the component ``rack`` on the nodes.
     """
 
     objects: tuple[Manifest, ...]
     properties: Mapping[str, str]
     secured_properties: Mapping[str, str]
     patches: tuple[tuple[Mapping[str, str], list[Any]], ...]
+    rack: list[Any]
 
 
 def desired_objects(
@@ -59,14 +63,16 @@ def desired_objects(
     replicas: Mapping[str, int],
     initial_controllers: int,
     keystores: Mapping[str, str] | None = None,
+    rack_account: str | None = None,
 ) -> list[Manifest]:
     """Return the objects of a cluster in the order in which they are applied: what pods refer to comes first.
 
     ``replicas`` are those of the StatefulSets by role, which differ from the wanted ones while nodes are drained.
     ``keystores`` are the TLS Secrets of a secured cluster by role; by default, those that the resource names.
+    ``rack_account`` is the service account that may read the labels of machines, if there is one.
 
     Raises:
-        Refusal: a setting is not valid.
+        Refusal: a setting is not valid, or a rack is wanted and no service account may read it.
     """
     texts = sources.secured_properties if spec.security else sources.properties
     configs = {
@@ -77,6 +83,9 @@ def desired_objects(
     if spec.security:
         for target, operations in sources.patches:
             objects = [jsonpatch.apply_patch(o, operations) if _matches(o, target) else o for o in objects]
+    if spec.rack_label is not None:
+        target = {"kind": "StatefulSet", "name": _NODES}
+        objects = [jsonpatch.apply_patch(o, sources.rack) if _matches(o, target) else o for o in objects]
     objects = [_named(each, spec) for each in objects]
     for rule in (r for o in objects if o["kind"] == "NetworkPolicy" for r in o["spec"].get("ingress", ())):
         if "from" in rule:
@@ -85,6 +94,8 @@ def desired_objects(
         if each["kind"] == "StatefulSet":
             role = each["metadata"]["labels"][COMPONENT]
             _shape(each, spec, role, configs[role]["metadata"]["name"], image, (keystores or {}).get(role))
+            if role == NODE and spec.rack_label is not None:
+                _read_rack(each["spec"]["template"]["spec"], spec.rack_label, rack_account)
             each["spec"]["replicas"] = replicas[role]
             if role == CONTROLLER:
                 each["metadata"].setdefault("annotations", {})[INITIAL_CONTROLLERS] = str(initial_controllers)
@@ -189,6 +200,17 @@ def _shape(
         main["resources"] = copy.deepcopy(dict(pool.resources))
     if role == NODE and spec.external is not None:
         external.add_listeners(pod, spec, spec.external)
+
+
+def _read_rack(pod: Manifest, label: str, account: str | None) -> None:
+    if account is None:
+        text = (
+            "spec.rack needs the operator's chart with rack.enabled: nodes have no right to read the labels of machines"
+        )
+        raise Refusal("RackNotPermitted", text)
+    pod["serviceAccountName"] = account
+    (init,) = (each for each in pod["initContainers"] if each["name"] == "rack")
+    init["env"].append({"name": "ZONE_LABEL", "value": label})
 
 
 def _secret(spec: ClusterSpec, role: str, volume: str) -> str:

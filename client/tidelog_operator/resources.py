@@ -15,6 +15,7 @@ CONTROLLER: Final = "quorum"
 NODE: Final = "node"
 FIRST_ID: Final = {CONTROLLER: 1, NODE: 101}
 """A pod's ordinal is its ``node.id``; see ``ordinals.start`` in the manifests."""
+ZONE: Final = "topology.kubernetes.io/zone"
 _SIZES = {CONTROLLER: "10Gi", NODE: "100Gi"}
 
 
@@ -56,7 +57,10 @@ class ExternalSpec:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A wanted cluster. ``image`` is None for that of the operator's release; ``security`` for an open cluster."""
+    """A wanted cluster. ``image`` is None for that of the operator's release; ``security`` for an open cluster.
+
+    ``rack_label`` is the label of machines that is a node's rack, or None for the pod's own label.
+    """
 
     name: str
     namespace: str
@@ -67,6 +71,7 @@ class ClusterSpec:
     shares_machines: bool
     security: SecuritySpec | None
     external: ExternalSpec | None
+    rack_label: str | None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -123,6 +128,7 @@ def parse_cluster(resource: Mapping[str, Any]) -> ClusterSpec:
             security.get("adminSecret", f"{name}-admin"),
         ),
         external=_external(spec["external"]) if "external" in spec else None,
+        rack_label=spec["rack"].get("topologyKey", ZONE) if "rack" in spec else None,
     )
 
 

@@ -29,6 +29,7 @@ def read_sources(folder: Path) -> Sources:
         _properties(base),
         _properties(secured),
         tuple((patch["target"], _operations(secured / patch["path"])) for patch in patches),
+        _operations(folder / "components" / "rack" / "node.yaml"),
     )
 
 

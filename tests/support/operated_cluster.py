@@ -15,7 +15,9 @@ def resource(name: str = "orders", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "shop", "uid": "u"}, "spec": spec}
 
 
-def objects(name: str = "orders", initial: int = 3, replicas: int = 3, **spec: Any) -> list[dict[str, Any]]:
+def objects(
+    name: str = "orders", initial: int = 3, replicas: int = 3, rack_account: str | None = None, **spec: Any
+) -> list[dict[str, Any]]:
     return desired_objects(
         parse_cluster(resource(name, **spec)),
         SOURCES,
@@ -23,6 +25,7 @@ def objects(name: str = "orders", initial: int = 3, replicas: int = 3, **spec: A
         image="tidelog:9",
         replicas={CONTROLLER: 3, NODE: replicas},
         initial_controllers=initial,
+        rack_account=rack_account,
     )
 
 

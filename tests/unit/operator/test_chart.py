@@ -74,6 +74,23 @@ def test_pod_monitor_reads_the_port_of_the_metrics_where_it_is_wanted(
     assert f"--metrics=0.0.0.0:{port}" in container["args"]
 
 
+def test_account_for_racks_may_get_machines_and_the_operator_may_not(helm: str) -> None:
+    command = [helm, "template", "operator", str(CHART), "--kube-version", "1.31", "--namespace", "shop"]
+    command += ["--set", "rack.enabled=true"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    found = [each for each in yaml.safe_load_all(output) if each]
+    for each in found:
+        kubernetes_validate.validate(each, "1.31", strict=True)
+    (role,) = (each for each in found if each["kind"] == "ClusterRole")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
+    (binding,) = (each for each in found if each["kind"] == "ClusterRoleBinding")
+    (account,) = (each["name"] for each in binding["subjects"])
+    (deployment,) = (each for each in found if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert f"--rack-service-account={account}" in container["args"]
+    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] != account
+
+
 def test_role_permits_the_kinds_of_the_operator_in_its_namespace_alone(rendered: list[dict[str, Any]]) -> None:
     assert not [each for each in rendered if each["kind"].startswith("Cluster")]
     (role,) = (each for each in rendered if each["kind"] == "Role")

@@ -118,3 +118,28 @@ def test_condition_keeps_its_time_until_its_status_changes() -> None:
     third = status_of(Outcome(True, "Ready", "c"), second, 2, "t3")
     assert [s["conditions"][0]["lastTransitionTime"] for s in (first, second, third)] == ["t1", "t1", "t3"]
     assert (third["x"], third["observedGeneration"]) == (1, 2)
+
+
+@pytest.mark.parametrize("security", [{}, {"security": {}}])
+def test_rack_is_a_label_of_the_machine_that_an_init_container_reads(security: dict[str, Any]) -> None:
+    found = objects(rack={"topologyKey": "example.com/rack"}, rack_account="operator-rack", **security)
+    for each in found:
+        kubernetes_validate.validate(each, "1.31", strict=True)
+    pod = one(found, "StatefulSet", "orders-node")["spec"]["template"]["spec"]
+    (init,) = pod["initContainers"]
+    assert (pod["serviceAccountName"], init["image"], init["command"]) == (
+        "operator-rack",
+        "tidelog:9",
+        ["tidelog-rack"],
+    )
+    assert {"name": "ZONE_LABEL", "value": "example.com/rack"} in init["env"]
+    assert "broker.rack=${dir:/etc/tidelog-rack:zone}" in pod["containers"][0]["args"]
+    # Only the init container gets a token.
+    assert pod["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in one(found, "StatefulSet", "orders-quorum")["spec"]["template"]["spec"]
+
+
+def test_rack_without_the_right_to_read_it_is_refused() -> None:
+    with pytest.raises(Refusal, match=r"rack\.enabled") as refused:
+        objects(rack={})
+    assert refused.value.reason == "RackNotPermitted"
