@@ -63,6 +63,11 @@ def described(admin: AdminClient, topic: str) -> MirrorTopicInfo:
     return admin.describe_mirror_topics(LINK).result(30)[topic]
 
 
+def described_by_new_client(cluster: LocalCluster, topic: str) -> MirrorTopicInfo:
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        return described(admin, topic)
+
+
 def wait_until_mirrored(admin: AdminClient, topic: str, ends: list[int]) -> None:
     def is_mirrored() -> bool:
         found = described(admin, topic).partitions
@@ -141,6 +146,7 @@ def test_mirror_is_equal_byte_for_byte_read_only_until_promoted_and_continues(
     write_transactions(source, topic, 20, 20)
     expected_ends = ends(source, topic)
     wait_until_mirrored(link, topic, expected_ends)
+    assert described_by_new_client(mirror, topic).lag == 0
     [of_source] = logs(source, topic, expected_ends).values()
     wait_for(
         lambda: all(each == of_source for each in logs(mirror, topic, expected_ends).values()),

@@ -208,6 +208,8 @@ class LinkAdmin(Operations):
 
         async def describe() -> dict[str, MirrorTopicInfo]:
             timeout_ms = self._request_ms(request_timeout)
+            # A new client does not know all nodes yet.
+            await self._cluster.refresh([], timeout_ms=timeout_ms)
             response = await self._ask(lambda c, t: c.admin.DescribeMirrorTopics(request, timeout=t), request_timeout)
             responses = await asyncio.gather(
                 *(self._describe_at(node_id, request, timeout_ms) for node_id in self._cluster.metadata.brokers)
