@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,7 +113,6 @@ def processes(directory: Path) -> list[str]:
 
 def test_netns_refuses_a_fault_that_it_cannot_do_before_anything_starts(tmp_path: Path) -> None:
     command = [*TIDELOG, "chaos", "run", "--driver", "local"]
-    started_s = time.monotonic()
     done = subprocess.run(
         [*command, "--faults", "kill,partition", "--output", str(tmp_path / "run")],
         capture_output=True,
@@ -122,5 +120,4 @@ def test_netns_refuses_a_fault_that_it_cannot_do_before_anything_starts(tmp_path
     )
     assert done.returncode == 1
     assert "partition: all processes share this machine's loopback: use --driver netns" in done.stderr
-    assert time.monotonic() - started_s < 5
     assert not (tmp_path / "run").exists()

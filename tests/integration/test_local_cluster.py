@@ -149,6 +149,8 @@ def test_nodes_have_listeners_for_clients_of_kafka_and_keep_them_over_restarts()
                 cluster.nodes[2].start()
                 cluster.wait_ready()
             with AdminClient({"bootstrap.servers": addresses}) as admin:
+                # A node may learn of the topic later than the controller.
+                wait_for(lambda: "t" in admin.list_topics(timeout=20).topics, "the topic in the nodes' metadata")
                 found = admin.list_topics(timeout=20)
             assert {f"{b.host}:{b.port}" for b in found.brokers.values()} == set(addresses.split(","))
             assert sorted(found.topics["t"].partitions[0].replicas) == [1, 2]

