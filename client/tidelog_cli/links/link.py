@@ -38,7 +38,7 @@ def create(
     \b
     Examples:
       tidelog link create from-kafka --source kafka-1:9092
-      tidelog link create from-kafka --source kafka-1:9093 --config-file link.properties
+      tidelog link create other --source kafka-1:9093 --config-file a.properties
     """
     settings = _settings(source, config, config_file)
     if "bootstrap.servers" not in settings:

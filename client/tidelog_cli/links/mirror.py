@@ -19,7 +19,7 @@ app = command_group("Manage mirror topics, which cluster links copy.")
 _COLUMNS = ("topic", "link", "state", "partitions", "lag")
 _PARTITION_COLUMNS = ("topic", "partition", "state", "log_end_offset", "high_watermark", "lag", "error")
 _POLL_S = 0.1
-_Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
+_Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
 _OfLink = Annotated[str, typer.Option("--link", "-l", metavar="LINK", help="Only mirror topics of this link.")]
 _Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", help="Wait until the topics are writable, for this long at most.")
@@ -66,7 +66,7 @@ def list_mirrors(session: Session, link: _OfLink = "") -> None:
 @connected
 def describe(
     session: Session,
-    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Default: all.")] = None,
+    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The names of the topics. Default: all.")] = None,
     link: _OfLink = "",
 ) -> None:
     """Describe the partitions of mirror topics as their leaders see them (Confluent: kafka-mirrors --describe).
