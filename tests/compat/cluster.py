@@ -158,6 +158,13 @@ def running(nodes: int = NODES, config: Mapping[str, object] | None = None) -> I
 
 
 @contextlib.contextmanager
+def running_kafka(nodes: int = NODES) -> Iterator[Deployment]:
+    """Start a cluster of Apache Kafka, whichever the peer of the run is."""
+    with _kafka(nodes, _QUICK) as deployment:
+        yield deployment
+
+
+@contextlib.contextmanager
 def running_secured(nodes: int = NODES) -> Iterator[tuple[Deployment, LocalCluster]]:
     """Start a cluster of Tidelog whose clients log in with SCRAM over TLS; the deployment is that of its admin."""
     with LocalCluster(controllers=1, nodes=nodes, config=_QUICK, security="sasl_ssl") as cluster:
