@@ -66,7 +66,7 @@ def list_mirrors(session: Session, link: _OfLink = "") -> None:
 @connected
 def describe(
     session: Session,
-    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The names of the topics. Default: all.")] = None,
+    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics. Default: all.")] = None,
     link: _OfLink = "",
 ) -> None:
     """Describe the partitions of mirror topics as their leaders see them (Confluent: kafka-mirrors --describe).
