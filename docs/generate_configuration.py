@@ -62,6 +62,11 @@ SECTIONS = (
     ),
     ("Spark source", 'Options of `spark.read.format("tidelog")`.', "tidelog_spark.source.options:SourceOptions"),
     ("Spark sink", 'Options of `DataFrame.write.format("tidelog")`.', "tidelog_spark.sink.options:SinkOptions"),
+    (
+        "Connect workers",
+        "Settings in the file of [`tidelog connect`](connect.md), next to those of clients and of Spark (`spark.*`).",
+        "tidelog_connect.server.settings:WorkerConfig",
+    ),
 )
 """Title, introduction and settings class of each section, the class as ``module:Class``."""
 

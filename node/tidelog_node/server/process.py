@@ -313,9 +313,6 @@ class Node:
             self._config.replica_alter_log_dirs_io_max_bytes_per_second,
             Measurements(self._config.metrics_topics_max),
         )
-        partitions = PartitionMetrics(self._registry, self._directories)
-        self.monitor.add(partitions.families)
-        self.monitor.add_blocking(partitions.spaces)
         self._follower = MetadataFollower(
             self._broker_id,
             self._lifecycle.incarnation_id,
@@ -331,7 +328,6 @@ class Node:
             self._lifecycle.note_applied,
             self._controller.error_of,
         )
-        self.monitor.add(self._follower.snapshots.families)
         self._groups = GroupCoordinator(
             self._registry,
             self._cache,
@@ -360,10 +356,8 @@ class Node:
             self._broker_epoch,
             fetcher_settings(self._config),
         )
-        self.monitor.add(LinkMetrics(self._links).families)
+        self._add_metrics()
         self._settings.subscribe(self._change_settings)
-        limit = self._config.metrics_group_offsets_max
-        self.monitor.add(CoordinatorMetrics(self._groups, self._transactions, self._registry, limit).families)
         self._sasl.start()
         try:
             with ungrouped():
@@ -371,6 +365,15 @@ class Node:
                     await self._serve(tasks)
         finally:
             await self._close_connections()
+
+    def _add_metrics(self) -> None:
+        partitions = PartitionMetrics(self._registry, self._directories)
+        limit = self._config.metrics_group_offsets_max
+        coordinators = CoordinatorMetrics(self._groups, self._transactions, self._registry, limit)
+        links = LinkMetrics(self._links)
+        for each in (partitions.families, self._follower.snapshots.families, links.families, coordinators.families):
+            self.monitor.add(each)
+        self.monitor.add_blocking(partitions.spaces)
 
     async def _close_connections(self) -> None:
         """Stop all listeners, and close the connections to other nodes and to controllers."""
