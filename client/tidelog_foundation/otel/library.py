@@ -41,6 +41,7 @@ class OtelExport:
             OSError: A certificate cannot be read.
         """
         self._lines = LibraryLines()
+        self._is_stopped = False
         resource = _resource(service, attributes)
         self._metrics: _MetricExport | None = None
         self._spans: _WatchedSpans | None = None
@@ -64,7 +65,13 @@ class OtelExport:
             self._metrics.start(collect)
 
     def stop(self) -> None:
-        """Export what is left, unless exports fail, and end. It takes a few seconds at most; call it in a thread."""
+        """Export what is left, unless exports fail, and end. It takes a few seconds at most; call it in a thread.
+
+        Another call has no effect.
+        """
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         # The library waits for up to 30 s for each signal.
         ends = (self._stop_metrics, self._stop_traces)
         threads = [threading.Thread(target=end, name="otel-stop", daemon=True) for end in ends]
@@ -107,6 +114,9 @@ class _MetricExport:
         if self._thread is not None and not self._state.is_failing:
             self._thread.join(_STOP_S)
         self._exporter.shutdown()
+        if self._thread is not None:
+            # The shutdown ends the attempts of a failing export, which has a last line about it.
+            self._thread.join(_STOP_S)
 
     def _run(self, collect: Callable[[], list[Family]]) -> None:
         while not self._is_stopping.wait(self._interval_s):

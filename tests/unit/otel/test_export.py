@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -171,6 +172,7 @@ def test_process_ends_in_time_without_a_collector(
         begun_s = time.monotonic()
         opened.stop()
         assert time.monotonic() - begun_s < 2
+        assert not [thread for thread in threading.enumerate() if thread.name in ("otel-metrics", "otel-stop")]
     assert all("UNAVAILABLE" in line.getMessage() for line in caplog.records)
     assert {line.getMessage().split()[1] for line in caplog.records} == {"metrics", "traces"}
 
