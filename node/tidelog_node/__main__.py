@@ -16,7 +16,7 @@ async def serve_file(properties: dict[str, str]) -> None:
     """Run a node with the settings of a properties file until the process is told to stop."""
     # Imported late: a wrong command line is told without loading gRPC.
     from tidelog_node.server.config import read_node_properties
-    from tidelog_node.server.process import serve
+    from tidelog_node.server.startup import serve
 
     await serve(read_node_properties(properties))
 

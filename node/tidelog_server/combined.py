@@ -14,7 +14,8 @@ from tidelog_foundation.config.process import stop_signals
 from tidelog_foundation.otel.export import Export, open_export
 from tidelog_node.server.config import read_node_properties
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_node.server.process import Neighbor, process_attributes, run_node
+from tidelog_node.server.process import Neighbor
+from tidelog_node.server.startup import process_attributes, run_node
 from tidelog_quorum.raft.storage.private_folder import private_umask
 from tidelog_quorum.server.config import parse_quorum_config, select_controller_properties
 from tidelog_quorum.server.process import ControllerServer, open_controller

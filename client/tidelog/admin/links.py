@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
+from tidelog.admin.operations import Future, Operations, Outcomes, change_timeout_ms
 from tidelog.cluster.answers import error_of
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2 as record_pb
@@ -80,7 +80,7 @@ class LinkAdmin(Operations):
         DUPLICATE_RESOURCE; UNSUPPORTED_VERSION below ``metadata.version`` 5.
         """
         request = pb.CreateClusterLinkRequest(
-            name=name, settings=_settings(settings), timeout_ms=int(timeout_in_ms(request_timeout) or 0)
+            name=name, settings=_settings(settings), timeout_ms=change_timeout_ms(request_timeout)
         )
 
         async def create() -> None:
@@ -105,7 +105,7 @@ class LinkAdmin(Operations):
             name=name,
             settings=_settings(settings),
             removed=list(removed),
-            timeout_ms=int(timeout_in_ms(request_timeout) or 0),
+            timeout_ms=change_timeout_ms(request_timeout),
         )
 
         async def alter() -> None:
@@ -118,7 +118,7 @@ class LinkAdmin(Operations):
 
         The future fails with KafkaException: RESOURCE_NOT_FOUND; INVALID_REQUEST if the link has mirror topics.
         """
-        request = pb.DeleteClusterLinkRequest(name=name, timeout_ms=int(timeout_in_ms(request_timeout) or 0))
+        request = pb.DeleteClusterLinkRequest(name=name, timeout_ms=change_timeout_ms(request_timeout))
 
         async def delete() -> None:
             await self._change(lambda c, t: c.admin.DeleteClusterLink(request, timeout=t), request_timeout)
@@ -163,7 +163,7 @@ class LinkAdmin(Operations):
                 link_name=link_name,
                 topic=topic,
                 replication_factor=replication_factor,
-                timeout_ms=int(timeout_in_ms(request_timeout) or 0),
+                timeout_ms=change_timeout_ms(request_timeout),
             )
             await self._change(lambda c, t: c.admin.CreateMirrorTopic(request, timeout=t), request_timeout)
 
@@ -233,7 +233,7 @@ class LinkAdmin(Operations):
     ) -> dict[str, Future[None]]:
         names = list(dict.fromkeys(topics))
         request = pb.AlterMirrorTopicsRequest(
-            operation=operation, topics=names, timeout_ms=int(timeout_in_ms(request_timeout) or 0)
+            operation=operation, topics=names, timeout_ms=change_timeout_ms(request_timeout)
         )
 
         async def alter() -> Outcomes[str, None]:

@@ -131,6 +131,11 @@ def timeout_in_ms(timeout_s: float | None) -> float | None:
     return None if timeout_s is None or timeout_s < 0 else timeout_s * 1000
 
 
+def change_timeout_ms(timeout_s: float | None) -> int:
+    """Return the timeout of a request for a change, in milliseconds; 0 for the node's own."""
+    return int(timeout_in_ms(timeout_s) or 0)
+
+
 async def _settle(
     futures: Mapping[K, Future[T]], ask: Coroutine[Any, Any, Outcomes[K, T]], errors: ErrorCalls, log: logging.Logger
 ) -> None:

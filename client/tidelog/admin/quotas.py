@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
+from tidelog.admin.operations import Future, Operations, Outcomes, change_timeout_ms
 from tidelog.cluster.answers import error_of
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import common_pb2 as common_pb
@@ -135,7 +135,7 @@ class QuotaAdmin(Operations):
         request = pb.AlterClientQuotasRequest(
             alterations=map(_alteration, wanted),
             validate_only=validate_only,
-            timeout_ms=int(timeout_in_ms(request_timeout) or 0),
+            timeout_ms=change_timeout_ms(request_timeout),
         )
 
         async def alter() -> Outcomes[ClientQuotaEntity, None]:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, overload
 
-from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
+from tidelog.admin.operations import Future, Operations, Outcomes, change_timeout_ms
 from tidelog.admin.resources import ScramMechanism
 from tidelog.cluster.answers import error_of
 from tidelog.v1 import admin_service_pb2 as pb
@@ -121,7 +121,7 @@ class ScramAdmin(Operations):
         async def alter() -> Outcomes[str, None]:
             upsertions = await asyncio.to_thread(lambda: list(map(_upsertion, credentials)))
             request = pb.AlterUserScramCredentialsRequest(
-                deletions=deletions, upsertions=upsertions, timeout_ms=int(timeout_in_ms(request_timeout) or 0)
+                deletions=deletions, upsertions=upsertions, timeout_ms=change_timeout_ms(request_timeout)
             )
             response = await self._change(
                 lambda c, t: c.admin.AlterUserScramCredentials(request, timeout=t), request_timeout

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
-from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
+from tidelog.admin.operations import Future, Operations, Outcomes, change_timeout_ms
 from tidelog.admin.resources import AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from tidelog.cluster.answers import error_of
 from tidelog.v1 import admin_service_pb2 as pb
@@ -120,7 +120,8 @@ class SecurityAdmin(Operations):
         """
         wanted = list(dict.fromkeys(acls))
         request = pb.CreateAclsRequest(
-            acls=[common_pb.AclBinding(**_parts_of(acl)) for acl in wanted], timeout_ms=_change_ms(request_timeout)
+            acls=[common_pb.AclBinding(**_parts_of(acl)) for acl in wanted],
+            timeout_ms=change_timeout_ms(request_timeout),
         )
 
         async def create() -> Outcomes[AclBinding, None]:
@@ -153,7 +154,7 @@ class SecurityAdmin(Operations):
         """
         wanted = list(dict.fromkeys(acl_binding_filters))
         request = pb.DeleteAclsRequest(
-            filters=[pb.AclFilter(**_parts_of(each)) for each in wanted], timeout_ms=_change_ms(request_timeout)
+            filters=[pb.AclFilter(**_parts_of(each)) for each in wanted], timeout_ms=change_timeout_ms(request_timeout)
         )
 
         async def delete() -> Outcomes[AclBindingFilter, list[AclBinding]]:
@@ -189,7 +190,3 @@ def _from_proto(acl: common_pb.AclBinding) -> AclBinding:
         acl.operation,
         acl.permission_type,
     )
-
-
-def _change_ms(request_timeout: float | None) -> int:
-    return int(timeout_in_ms(request_timeout) or 0)

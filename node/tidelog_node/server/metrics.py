@@ -1,4 +1,4 @@
-"""All metrics of a node."""
+"""All metrics of a node, and those of its service, which exist from the first image on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from tidelog_foundation.authorization import counted
 from tidelog_foundation.metrics import Metric
 from tidelog_foundation.monitoring import event_loop
+from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.sasl import login_counts
 from tidelog_foundation.security import metrics as security
 from tidelog_foundation.transport import call_times
@@ -31,3 +32,16 @@ DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
     ("Client metrics", client_telemetry.METRICS),
 )
 """The metrics of a node by subject."""
+
+
+def add_service_metrics(
+    monitor: Monitor,
+    of_partitions: partitions.PartitionMetrics,
+    snapshots: loaded_snapshots.LoadedSnapshots,
+    of_links: links.LinkMetrics,
+    of_coordinators: coordination.CoordinatorMetrics,
+) -> None:
+    """Add the metrics of the parts that a node's service consists of to the page of its process."""
+    for source in (of_partitions.families, snapshots.families, of_links.families, of_coordinators.families):
+        monitor.add(source)
+    monitor.add_blocking(of_partitions.spaces)

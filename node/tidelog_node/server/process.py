@@ -1,6 +1,6 @@
-"""One node's process: it builds the parts, serves until SIGTERM or SIGINT, and stops in order.
+"""One node: it builds the parts, serves until it is told to stop, and stops in order.
 
-At startup it claims the ports and log directories, opens the logs, registers the node and applies the first image. Only
+At startup it opens the logs, registers the node and applies the first image. Only
 then does it serve clients and tell the controller that it has caught up. At shutdown it first moves the leaderships
 away, then ends all work, closes the logs and marks the directories clean. If the last log directory fails, it also
 moves the leaderships but marks nothing.
@@ -18,10 +18,9 @@ from types import MappingProxyType
 
 import grpc.aio
 
-from tidelog_foundation.allocator import keep_freed_memory
 from tidelog_foundation.authorization import AclStore
 from tidelog_foundation.authorization.counted import CountedAuthorizer
-from tidelog_foundation.config.process import stop_signals, ungrouped
+from tidelog_foundation.config.process import ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.logs.slow_requests import SlowRequests
@@ -29,7 +28,7 @@ from tidelog_foundation.metrics import Source
 from tidelog_foundation.monitoring.checks import Readiness, all_checks
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.monitoring.stop_safety import DescribeStop
-from tidelog_foundation.otel.export import Export, open_export
+from tidelog_foundation.otel.export import Export
 from tidelog_foundation.requests.stop_safety import DescribeStopSafetyRequest, DescribeStopSafetyResponse
 from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.sasl.token_hmacs import TokenAccounts
@@ -38,10 +37,10 @@ from tidelog_foundation.security.mechanisms import Accounts
 from tidelog_foundation.security.metrics import certificate_families
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.call_times import CallTimes
-from tidelog_foundation.transport.channels import ChannelSecurity, bind_port
+from tidelog_foundation.transport.channels import ChannelSecurity
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.health_service import HealthService
-from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
+from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node import handlers
 from tidelog_node.broker.lifecycle import LifecycleTimings
@@ -90,16 +89,15 @@ from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_node.server.grpc_connections import NodeConnections, grpc_server_options, protected_listener
+from tidelog_node.server.grpc_connections import NodeConnections, protected_listener
 from tidelog_node.server.grpc_services import GrpcServices
 from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
 from tidelog_node.server.metadata_follower import MetadataFollower
-from tidelog_node.server.process_resources import raise_open_files_limit
+from tidelog_node.server.metrics import add_service_metrics
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.readiness import NodeReadiness
 from tidelog_node.server.sasl import NodeSasl
 from tidelog_node.server.state_metrics import StateMetrics
-from tidelog_node.server.tls import grpc_credentials, listener_certificates, listener_tls
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.shards.store import RecordStore
 from tidelog_node.telemetry.client_telemetry import ClientTelemetry
@@ -110,68 +108,6 @@ logger = logging.getLogger(__name__)
 _STOP_GRACE_S = 1.0
 _STOP_SAFETY_TIMEOUT_S = 4.0
 _HANDOVER_AFTER_FAILURE_S = 3.0
-_MOST_FREE_BYTES = 16 * 1024 * 1024
-"""The maximum free memory at the end of a heap."""
-
-
-async def serve(properties: dict[str, str]) -> None:
-    """Run a node with these settings until it is told to stop.
-
-    Raises:
-        ConfigError: A setting is invalid, a port is in use, or a log directory is unusable.
-        TidelogError: The cluster refuses the node, or the disk failed.
-    """
-    settings = DynamicNodeConfig(properties)
-    stop = asyncio.Event()
-    for number in stop_signals():
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    export = await asyncio.to_thread(open_export, "tidelog-node", process_attributes(settings.current))
-    await run_node(settings, stop, export=export)
-
-
-def process_attributes(config: NodeConfig) -> dict[str, str]:
-    """Return the attributes of the node's process, as OpenTelemetry's resource."""
-    return {"service.instance.id": str(config.node_id), "tidelog.cluster.id": config.cluster_id}
-
-
-async def run_node(
-    settings: DynamicNodeConfig, stop: asyncio.Event, neighbor: Neighbor | None = None, export: Export | None = None
-) -> None:
-    """Run a node until ``stop`` is set, which claims its ports and directories first.
-
-    Raises:
-        ConfigError: A port is in use, or a log directory is unusable.
-        TidelogError: The cluster refuses the node, or the disk failed.
-    """
-    config = settings.current
-    raise_open_files_limit()
-    certificates = listener_certificates(settings)
-    servers: dict[str, BoundServer] = {}
-    for listener in config.grpc_listeners:
-        options = grpc_server_options(settings, listener)
-        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
-        credentials = grpc_credentials(certificates.get(listener.name))
-        servers[listener.name] = BoundServer(server, bind_port(server, listener.host, listener.port, credentials))
-    with KafkaListeners.bind(
-        config.kafka_listeners,
-        settings.listener_limits,
-        config.inter_broker_listener.name,
-        {x.name: listener_tls(certificates[x.name], has_sasl=x.has_sasl) for x in config.kafka_listeners if x.has_tls},
-    ) as kafka:
-        directories = LogManager.open(
-            config.log_dirs,
-            config.cluster_id,
-            BrokerId(config.node_id),
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-        )
-        try:
-            keep_freed_memory(_MOST_FREE_BYTES)
-            node = Node(
-                settings, servers, kafka, directories, certificates=certificates, neighbor=neighbor, export=export
-            )
-            await node.run(stop)
-        finally:
-            directories.close(clean=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +292,15 @@ class Node:
             self._broker_epoch,
             fetcher_settings(self._config),
         )
-        self._add_metrics()
+        add_service_metrics(
+            self.monitor,
+            PartitionMetrics(self._registry, self._directories),
+            self._follower.snapshots,
+            LinkMetrics(self._links),
+            CoordinatorMetrics(
+                self._groups, self._transactions, self._registry, self._config.metrics_group_offsets_max
+            ),
+        )
         self._settings.subscribe(self._change_settings)
         self._sasl.start()
         try:
@@ -365,15 +309,6 @@ class Node:
                     await self._serve(tasks)
         finally:
             await self._close_connections()
-
-    def _add_metrics(self) -> None:
-        partitions = PartitionMetrics(self._registry, self._directories)
-        limit = self._config.metrics_group_offsets_max
-        coordinators = CoordinatorMetrics(self._groups, self._transactions, self._registry, limit)
-        links = LinkMetrics(self._links)
-        for each in (partitions.families, self._follower.snapshots.families, links.families, coordinators.families):
-            self.monitor.add(each)
-        self.monitor.add_blocking(partitions.spaces)
 
     async def _close_connections(self) -> None:
         """Stop all listeners, and close the connections to other nodes and to controllers."""
