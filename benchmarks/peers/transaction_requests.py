@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.kafka.client.node_calls import KafkaNodeCalls
+from tidelog_node.kafka.client.calls import ANY_VERSION, call
+from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.messages import transactions as wire
 from tidelog_node.kafka.protocol.messages.group_admin import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog_node.kafka.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 
 _TIMEOUT_S = 30.0
 _TRANSACTION_MS = 900_000
-_TRANSACTIONAL_ID, _BATCHED = 1, 4
+_TRANSACTIONAL_ID = 1
+_BATCHED = (4, ANY_VERSION[1])
+"""The versions of FindCoordinator and AddPartitionsToTxn with several keys and transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,15 @@ class Coordinator:
     address: str
 
 
-class TransactionRequests(KafkaNodeCalls):
+class TransactionRequests:
     """Requests of clients, without their state and their retries, on the connections of a node's own requests."""
 
     def __init__(self) -> None:
-        super().__init__("benchmark")
+        self._connections = PeerConnections("benchmark")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
 
     async def coordinators(self, address: str, ids: Sequence[str]) -> dict[str, Coordinator]:
         """Return the coordinators of transactional ids.
@@ -37,7 +44,7 @@ class TransactionRequests(KafkaNodeCalls):
             TidelogError: The call failed, or an id has no coordinator.
         """
         request = FindCoordinatorRequest(key_type=_TRANSACTIONAL_ID, coordinator_keys=list(ids))
-        response = await self._call(address, request, FindCoordinatorResponse, _TIMEOUT_S, first_version=_BATCHED)
+        response = await call(self._connections, address, request, FindCoordinatorResponse, _TIMEOUT_S, _BATCHED)
         error_code = max(found.error_code for found in response.coordinators)
         if error_code:
             raise error_for(error_code)
@@ -50,7 +57,7 @@ class TransactionRequests(KafkaNodeCalls):
             TidelogError: The call or the request failed.
         """
         request = InitProducerIdRequest(transactional_id, _TRANSACTION_MS)
-        response = await self._call(address, request, InitProducerIdResponse, _TIMEOUT_S)
+        response = await call(self._connections, address, request, InitProducerIdResponse, _TIMEOUT_S)
         if response.error_code:
             raise error_for(response.error_code)
         return response.producer_id, response.producer_epoch
@@ -65,7 +72,9 @@ class TransactionRequests(KafkaNodeCalls):
         added = wire.AddPartitionsToTxnTopic(topic, list(range(partitions)))
         transaction = wire.AddPartitionsToTxnTransaction(transactional_id, *producer, False, [added])
         request = wire.AddPartitionsToTxnRequest([transaction])
-        response = await self._call(address, request, wire.AddPartitionsToTxnResponse, _TIMEOUT_S, first_version=4)
+        response = await call(
+            self._connections, address, request, wire.AddPartitionsToTxnResponse, _TIMEOUT_S, _BATCHED
+        )
         [result] = response.results_by_transaction
         codes = {p.partition_error_code for each in result.topic_results for p in each.results_by_partition}
         if response.error_code or codes != {ErrorCode.NONE.code}:
@@ -78,5 +87,5 @@ class TransactionRequests(KafkaNodeCalls):
             TidelogError: The call failed.
         """
         request = wire.DescribeTransactionsRequest(list(ids))
-        response = await self._call(address, request, wire.DescribeTransactionsResponse, _TIMEOUT_S)
+        response = await call(self._connections, address, request, wire.DescribeTransactionsResponse, _TIMEOUT_S)
         return [(ErrorCode.of(found.error_code), found.transaction_state) for found in response.transaction_states]

@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+from acknowledged import wait_for
 from compat.cluster import Deployment, running_kafka
 from compat.jars import Unavailable
 
@@ -46,13 +47,6 @@ def kafka() -> Iterator[Deployment]:
 def tidelog() -> Iterator[LocalCluster]:
     with LocalCluster(controllers=1, nodes=2) as cluster:
         yield cluster
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 class Writer:

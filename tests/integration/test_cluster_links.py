@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acknowledged import wait_for
 from replica_files import committed_bytes
 
 from tidelog import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -45,13 +46,6 @@ def link(source: LocalCluster, mirror: LocalCluster) -> Iterator[AdminClient]:
     with AdminClient({"bootstrap.servers": mirror.bootstrap_servers}) as admin:
         admin.create_cluster_link(LINK, settings).result(30)
         yield admin
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def create(source: LocalCluster, name: str, **config: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import NO_EPOCH, BrokerId
@@ -14,7 +15,7 @@ from tidelog_node.fetching import FetchRequest, FetchResult
 from tidelog_node.handlers.link_sources import SourceLeader
 from tidelog_node.kafka.client.source_cluster import SourceCluster
 from tidelog_node.partitions import Partition
-from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
+from tidelog_node.partitions.fetchers.leader_fetcher import REDIRECTED, FetcherSettings
 from tidelog_node.partitions.mirror_writes import (
     append_from_source,
     is_mirrored,
@@ -22,12 +23,14 @@ from tidelog_node.partitions.mirror_writes import (
     truncate_to_source,
 )
 from tidelog_node.replication.fetch_session import FetchSpec, PartitionKey
-from tidelog_node.replication.mirroring import FETCHES_MOVE, MirrorTerm, Step, whole_batches
+from tidelog_node.replication.mirroring import MirrorTerm, Step, whole_batches
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS = 50
 _EARLIEST = -2
+_MOVED: Final = REDIRECTED | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR}
+"""Errors of a fetch after which the source may have another leader."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,11 +67,15 @@ class Mirror:
         if source is None or before is None or source.leader_epoch >= before:
             self.source = source
 
-    def fail(self, error: TidelogError, now_ms: int, most_ms: int) -> None:
-        """Pause after a failure, longer after each of several."""
+    def note_failure(self, error: TidelogError) -> None:
+        """Keep the error of a failed fetch, and log the first of several."""
         if self.error is None or self.error.code is not error.code:
             logger.warning("Mirroring %s failed, retrying: %s", self.partition, error)
         self.error = error.detached()
+
+    def fail(self, error: TidelogError, now_ms: int, most_ms: int) -> None:
+        """Pause after a failure, longer after each of several."""
+        self.note_failure(error)
         self.pause_ms = min(max(_FIRST_PAUSE_MS, 2 * self.pause_ms), most_ms)
         self.pause_until_ms = now_ms + self.pause_ms
 
@@ -79,7 +86,7 @@ class Mirror:
 
 @dataclass(slots=True)
 class FetchCounts:
-    """What a link has fetched since the node started."""
+    """The bytes of records and the failed fetches of a link on this node, since its last start."""
 
     records_bytes: int = 0
     failures: int = 0
@@ -120,7 +127,8 @@ class SourceFetcher:
             except TidelogError as error:
                 failures += 1
                 self.counts.failures += 1
-                self._fail_all(wanted, error)
+                for mirror in wanted:
+                    mirror.note_failure(error)
                 self.on_moved()
                 pause_ms = min(_FIRST_PAUSE_MS << min(failures, 10), self.settings.max_backoff_ms)
                 await asyncio.sleep(pause_ms / 1000)
@@ -203,15 +211,9 @@ class SourceFetcher:
             starts = await self.source.list_offsets(address, {key: source.leader_epoch}, _EARLIEST)
             if key in starts and await restart_at_source(partition, mirror.term.leader_epoch, offset, starts[key]):
                 return
-        elif error.code in FETCHES_MOVE:
+        elif error.code in _MOVED:
             self.on_moved()
         raise error
-
-    def _fail_all(self, wanted: list[Mirror], error: TidelogError) -> None:
-        for mirror in wanted:
-            if mirror.error is None or mirror.error.code is not error.code:
-                logger.warning("Mirroring %s failed, retrying: %s", mirror.partition, error)
-            mirror.error = error.detached()
 
     def _key(self, mirror: Mirror) -> PartitionKey:
         return mirror.partition.topic_id, mirror.partition.index

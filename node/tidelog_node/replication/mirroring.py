@@ -13,26 +13,12 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import LeaderEpoch
 
 _INT32: Final = 4
 _LENGTH_AT: Final = 8
 _BEFORE_LENGTH: Final = 12
 _NO_WISH: Final = LeaderEpoch(0)
-FETCHES_MOVE: Final = frozenset(
-    (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    )
-)
-"""Errors of a fetch after which the source may have another leader."""
 
 
 class Step(enum.Enum):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final
 
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import TidelogError, error_for
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.security.certificate_store import CertificateStore, client_contexts
 from tidelog_node.handlers.requests import transactions as values
+from tidelog_node.kafka.client.calls import call
 from tidelog_node.kafka.client.connections import PeerConnections
-from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.codec import decode, encode
-from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.messages import transactions as wire
-from tidelog_node.kafka.protocol.reader import MalformedMessageError
-from tidelog_node.kafka.protocol.writer import Writer
 
-R = TypeVar("R", bound=Message)
+_BATCHED: Final = (4, wire.AddPartitionsToTxnRequest.VERSIONS[1])
+"""The versions of AddPartitionsToTxn between nodes, with several transactions and verification (KIP-890)."""
 
 
 class KafkaNodeCalls:
@@ -36,7 +33,7 @@ class KafkaNodeCalls:
             TidelogError: The call failed.
         """
         message = wire.WriteTxnMarkersRequest([_marker(marker) for marker in request.markers])
-        response = await self._call(address, message, wire.WriteTxnMarkersResponse, timeout_s)
+        response = await call(self._connections, address, message, wire.WriteTxnMarkersResponse, timeout_s)
         return values.WriteTxnMarkersResponse(tuple(_marker_result(result) for result in response.markers))
 
     async def add_partitions_to_txn(
@@ -48,7 +45,8 @@ class KafkaNodeCalls:
             TidelogError: The call failed.
         """
         message = wire.AddPartitionsToTxnRequest([_transaction(each) for each in request.transactions])
-        response = await self._call(address, message, wire.AddPartitionsToTxnResponse, timeout_s, first_version=4)
+        answer = wire.AddPartitionsToTxnResponse
+        response = await call(self._connections, address, message, answer, timeout_s, _BATCHED)
         if response.error_code:
             raise error_for(response.error_code)
         return values.AddPartitionsToTxnResponse(tuple(_added(result) for result in response.results_by_transaction))
@@ -56,27 +54,6 @@ class KafkaNodeCalls:
     async def close(self) -> None:
         """Close all connections."""
         self._connections.close()
-
-    async def _call(
-        self, address: str, message: Message, answer: type[R], timeout_s: float, first_version: int = 0
-    ) -> R:
-        key = ApiKey(message.API_KEY)
-        connection = await self._connections.take(address, timeout_s)
-        body = Writer()
-        try:
-            first, last = message.VERSIONS
-            version = connection.version_of(key, (max(first, first_version), last))
-            encode(message, body, version)
-        except BaseException:
-            connection.close()
-            raise
-        is_flexible = version >= message.FLEXIBLE
-        reader = await connection.send(key, version, body, is_flexible=is_flexible, timeout_s=timeout_s)
-        try:
-            return decode(answer, reader, version)
-        except MalformedMessageError as error:
-            text = f"the node at {address} answered {key.name} with an invalid response: {error}"
-            raise error_for(ErrorCode._TRANSPORT, text) from error
 
 
 def _marker(marker: values.WritableTxnMarker) -> wire.WritableTxnMarker:

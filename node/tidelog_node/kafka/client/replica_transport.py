@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.security.certificate_store import CertificateStore, client_contexts
 from tidelog_node.fetching import FetchRequest, FetchResponse
+from tidelog_node.kafka.client import calls
 from tidelog_node.kafka.client.connections import PeerConnections
-from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import VERSIONS, WITH_REPLICA_STATE
-from tidelog_node.kafka.protocol.messages.fetch_request import encode_request
-from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
-from tidelog_node.kafka.protocol.reader import MalformedMessageError
-from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.replication.fetch_session import SESSION_ERRORS
 
 _VERSIONS: Final = (WITH_REPLICA_STATE, VERSIONS[1])
@@ -39,20 +34,7 @@ class KafkaReplicaTransport:
             TidelogError: The leader refused the call, its version is too old (UNSUPPORTED_VERSION), or the connection
                 failed.
         """
-        connection = await self._connections.take(address, timeout_s)
-        body = Writer()
-        try:
-            version = connection.version_of(ApiKey.FETCH, _VERSIONS)
-            encode_request(request, body, version)
-        except BaseException:
-            connection.close()
-            raise
-        reader = await connection.send(ApiKey.FETCH, version, body, is_flexible=True, timeout_s=timeout_s)
-        try:
-            response = decode_response(reader, version)
-        except MalformedMessageError as error:
-            text = f"the node at {address} answered a fetch with an invalid response: {error}"
-            raise error_for(ErrorCode._TRANSPORT, text) from error
+        response = await calls.fetch(self._connections, address, request, timeout_s, _VERSIONS)
         if response.error is not None and response.error.code not in SESSION_ERRORS:
             raise response.error
         return response

@@ -22,16 +22,11 @@ from tidelog_foundation.security.contexts import client_context
 from tidelog_foundation.security.key_material import load_authorities, load_key_material
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers.link_sources import SourceLeader, SourceMetadata, SourceTopic
+from tidelog_node.kafka.client import calls
 from tidelog_node.kafka.client.connections import PeerConnections
-from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.messages import configs, group_admin, group_offsets, metadata, offsets
 from tidelog_node.kafka.protocol.messages.fetch_parts import VERSIONS, WITH_TOPIC_IDS
-from tidelog_node.kafka.protocol.messages.fetch_request import encode_request
-from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
-from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
-from tidelog_node.kafka.protocol.writer import Writer
 
 M = TypeVar("M", bound=Message)
 _TIMEOUT_S: Final = 10.0
@@ -41,9 +36,10 @@ _TOPIC: Final = 2
 """The number of topics among the types of resources with settings."""
 _OF_TOPIC: Final = 1
 """The source of a setting that is set on the topic itself (DYNAMIC_TOPIC_CONFIG)."""
-_FIRST_WITH_IDS: Final = 10
-_FIRST_WITH_GROUPS: Final = 8
-_LAST_WITH_NAMES: Final = 9
+_METADATA_VERSIONS: Final = (10, calls.ANY_VERSION[1])
+"""Versions with ids of topics."""
+_OFFSET_FETCH_VERSIONS: Final = (8, 9)
+"""Versions with several groups that name topics, not their ids."""
 _NONCE_BYTES: Final = 24
 
 
@@ -72,7 +68,7 @@ class SourceCluster:
         request = metadata.MetadataRequest(
             [metadata.MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
         )
-        response = await self._call_any(request, metadata.MetadataResponse, first_version=_FIRST_WITH_IDS)
+        response = await self._call_any(request, metadata.MetadataResponse, _METADATA_VERSIONS)
         brokers = {BrokerId(b.node_id): format_address(b.host, b.port) for b in response.brokers}
         self._known = list(brokers.values())
         described: dict[str, SourceTopic] = {}
@@ -109,19 +105,7 @@ class SourceCluster:
         Raises:
             TidelogError: The call failed as a whole; UNSUPPORTED_VERSION: the source is too old.
         """
-        connection = await self._connections.take(address, timeout_s)
-        body = Writer()
-        try:
-            version = connection.version_of(ApiKey.FETCH, _FETCH_VERSIONS)
-            encode_request(request, body, version)
-        except BaseException:
-            connection.close()
-            raise
-        reader = await connection.send(ApiKey.FETCH, version, body, is_flexible=True, timeout_s=timeout_s)
-        try:
-            response = decode_response(reader, version)
-        except MalformedMessageError as error:
-            raise _malformed(address, ApiKey.FETCH, error) from error
+        response = await calls.fetch(self._connections, address, request, timeout_s, _FETCH_VERSIONS)
         if response.error is not None:
             raise response.error
         return response
@@ -168,8 +152,7 @@ class SourceCluster:
         topics = [group_offsets.OffsetFetchRequestTopic(name, b"", list(each)) for name, each in partitions.items()]
         group = group_offsets.OffsetFetchRequestGroup(group_id, topics=topics)
         request = group_offsets.OffsetFetchRequest(groups=[group], require_stable=True)
-        limits = _FIRST_WITH_GROUPS, _LAST_WITH_NAMES
-        response = await self._call(address, request, group_offsets.OffsetFetchResponse, *limits)
+        response = await self._call(address, request, group_offsets.OffsetFetchResponse, _OFFSET_FETCH_VERSIONS)
         found: dict[tuple[str, int], tuple[int, int, str]] = {}
         for answered in response.groups:
             if answered.error_code:
@@ -185,34 +168,19 @@ class SourceCluster:
         """Close all connections."""
         self._connections.close()
 
-    async def _call_any(self, message: Message, answer: type[M], first_version: int = 0) -> M:
+    async def _call_any(self, message: Message, answer: type[M], versions: tuple[int, int] = calls.ANY_VERSION) -> M:
         failure = error_for(ErrorCode._TRANSPORT, "the source has no address")
         for address in dict.fromkeys([*self._known, *self._bootstrap]):
             try:
-                return await self._call(address, message, answer, first_version)
+                return await self._call(address, message, answer, versions)
             except TidelogError as error:
                 failure = error
         raise failure
 
     async def _call(
-        self, address: str, message: Message, answer: type[M], first_version: int = 0, last_version: int = 2**15
+        self, address: str, message: Message, answer: type[M], versions: tuple[int, int] = calls.ANY_VERSION
     ) -> M:
-        key = ApiKey(message.API_KEY)
-        connection = await self._connections.take(address, _TIMEOUT_S)
-        body = Writer()
-        try:
-            first, last = message.VERSIONS
-            version = connection.version_of(key, (max(first, first_version), min(last, last_version)))
-            encode(message, body, version)
-        except BaseException:
-            connection.close()
-            raise
-        is_flexible = version >= message.FLEXIBLE
-        reader: Reader = await connection.send(key, version, body, is_flexible=is_flexible, timeout_s=_TIMEOUT_S)
-        try:
-            return decode(answer, reader, version)
-        except MalformedMessageError as error:
-            raise _malformed(address, key, error) from error
+        return await calls.call(self._connections, address, message, answer, _TIMEOUT_S, versions)
 
 
 def _context(config: LinkConfig) -> ssl.SSLContext:
@@ -228,8 +196,3 @@ def _login(config: LinkConfig) -> SaslLogin:
     return ScramLogin(
         MECHANISMS[config.sasl_mechanism], name, password, lambda: secrets.token_urlsafe(_NONCE_BYTES), {}
     )
-
-
-def _malformed(address: str, key: ApiKey, error: MalformedMessageError) -> TidelogError:
-    text = f"the source's broker at {address} answered {key.name} with an invalid response: {error}"
-    return error_for(ErrorCode._TRANSPORT, text)

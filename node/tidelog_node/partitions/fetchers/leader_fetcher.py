@@ -20,7 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
@@ -43,13 +43,15 @@ _THROTTLED_CHECK_MS = 500
 """Longest wait for the limit, because an operator may raise or remove it while a fetcher waits."""
 _RECOMPUTED_PER_POLL = 16
 """Number of partitions whose request each poll recomputes although the last answer did not name them."""
-_REDIRECTED = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.INCONSISTENT_TOPIC_ID,
+REDIRECTED: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    )
 )
 """A leader's errors while the two nodes' metadata differ. They are expected and soon over."""
 
@@ -403,7 +405,7 @@ class LeaderFetcher:
 
     def _pause(self, fetched: _FetchedPartition, error: TidelogError) -> None:
         """Pause a partition. Log a warning only for the first of several consecutive failures with the same error."""
-        is_news = error.code not in _REDIRECTED and error.code is not fetched.failing_with
+        is_news = error.code not in REDIRECTED and error.code is not fetched.failing_with
         level = logging.WARNING if is_news else logging.DEBUG
         fetched.failing_with = error.code
         logger.log(level, "Fetching %s from node %d failed: %s", fetched.partition, self.leader_id, error)
