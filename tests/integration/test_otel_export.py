@@ -94,7 +94,7 @@ def test_processes_export_all_their_declared_metrics(cluster: LocalCluster, rece
     def seen() -> set[str]:
         return {metric.name for metric in list(receiver.metrics)}
 
-    expected = {"tidelog_node_fenced", "tidelog_coordinator_shards", "tidelog_event_loop_cpu_seconds_total"}
+    expected = {"tidelog_node_fenced", "tidelog_fetch_sessions", "tidelog_event_loop_cpu_seconds_total"}
     expected |= {"tidelog_active_controller", "tidelog_brokers"}
     wait_for(lambda: expected <= seen(), "the metrics of the node and of the controller")
     assert seen() <= names(node_metrics.DECLARED) | names(controller_metrics.DECLARED)
