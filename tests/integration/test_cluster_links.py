@@ -70,6 +70,18 @@ def wait_until_mirrored(admin: AdminClient, topic: str, ends: list[int]) -> None
     wait_for(is_mirrored, f"{topic} has not reached {ends}")
 
 
+def produce(cluster: LocalCluster, topic: str, count: int, first: int = 0) -> None:
+    """Write numbered records to partition 0."""
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        for number in range(first, first + count):
+            producer.produce(topic, str(number), partition=0)
+
+
+def commit(cluster: LocalCluster, group: str, *offsets: TopicPartition) -> None:
+    with Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group}) as consumer:
+        consumer.commit(offsets=list(offsets), asynchronous=False)
+
+
 def write_transactions(source: LocalCluster, topic: str, first: int, count: int) -> None:
     """Write transactions of one record per partition, and abort each third."""
     with Producer({"bootstrap.servers": source.bootstrap_servers, "transactional.id": topic}) as producer:
@@ -188,13 +200,10 @@ def test_offsets_of_groups_are_copied_while_the_group_has_no_members_here(
 ) -> None:
     topic = "clicks"
     create(source, topic)
-    with Producer({"bootstrap.servers": source.bootstrap_servers}) as producer:
-        for number in range(10):
-            producer.produce(topic, str(number), partition=0)
+    produce(source, topic, 10)
     link.create_mirror_topics(LINK, [topic], replication_factor=2)[topic].result(30)
     wait_until_mirrored(link, topic, [10, 0])
-    with Consumer({"bootstrap.servers": source.bootstrap_servers, "group.id": GROUP}) as consumer:
-        consumer.commit(offsets=[TopicPartition(topic, 0, 7, metadata="seven")], asynchronous=False)
+    commit(source, GROUP, TopicPartition(topic, 0, 7, metadata="seven"))
     with Consumer({"bootstrap.servers": mirror.bootstrap_servers, "group.id": GROUP}) as consumer:
 
         def committed() -> tuple[int, str | None]:
@@ -204,6 +213,45 @@ def test_offsets_of_groups_are_copied_while_the_group_has_no_members_here(
         wait_for(lambda: committed() == (7, "seven"), "the offset was not copied")
         consumer.subscribe([topic])
         wait_for(lambda: (m := consumer.poll(1)) is not None and m.offset() == 7, "the group does not continue at 7")
+
+
+def test_offsets_of_groups_are_never_above_the_end_of_the_mirror_and_grow_with_it(
+    source: LocalCluster, mirror: LocalCluster, link: AdminClient
+) -> None:
+    topics = ["ahead", "ahead-and-lost"]
+    for topic in topics:
+        create(source, topic)
+        produce(source, topic, 3)
+        link.create_mirror_topics(LINK, [topic], replication_factor=2)[topic].result(30)
+        wait_until_mirrored(link, topic, [3, 0])
+        link.pause_mirror_topics([topic])[topic].result(30)
+        wait_for(lambda topic=topic: described(link, topic).state is MirrorTopicState.PAUSED, "not paused")
+        produce(source, topic, 4)
+    group = "ahead"
+    commit(source, group, *(TopicPartition(topic, 0, 7, leader_epoch=0) for topic in topics))
+    with Consumer({"bootstrap.servers": mirror.bootstrap_servers, "group.id": group}) as consumer:
+
+        def committed() -> list[tuple[int, int | None]]:
+            found = consumer.committed([TopicPartition(topic, 0) for topic in topics], timeout=30)
+            return [(each.offset, each.leader_epoch) for each in found]
+
+        wait_for(lambda: committed() == [(3, None), (3, None)], "the offsets are not those of the mirrors' ends")
+        link.resume_mirror_topics(topics[:1])[topics[0]].result(30)
+        wait_for(lambda: committed() == [(7, 0), (3, None)], "the offset does not grow with the mirror")
+        link.failover_mirror_topics(topics[1:])[topics[1]].result(30)
+        wait_for(lambda: described(link, topics[1]).state is MirrorTopicState.STOPPED, "not failed over")
+        produce(mirror, topics[1], 1, first=100)
+        consumer.subscribe(topics[1:])
+        found: list[tuple[int | None, bytes | None]] = []
+
+        def is_found() -> bool:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                found.append((message.offset(), message.value()))
+            return bool(found)
+
+        wait_for(is_found, "the group does not continue")
+        assert found == [(3, b"100")]
 
 
 def test_paused_mirror_stands_still_until_resumed(source: LocalCluster, link: AdminClient) -> None:

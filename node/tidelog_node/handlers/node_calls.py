@@ -1,4 +1,4 @@
-"""The requests of transactions from one node to another, and the sender of markers over them."""
+"""The requests of transactions and cluster links from one node to another, and the sender of markers over them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext
 from tidelog_node.handlers.requests import transactions as requests
+from tidelog_node.handlers.requests.offsets import ListOffsetsRequest, ListOffsetsResponse
 from tidelog_node.handlers.transaction_markers import write_txn_markers
 from tidelog_node.transactions.markers import MarkersRequest, PartitionMarkers
 from tidelog_node.transactions.states import TopicPartition
@@ -31,6 +32,10 @@ class NodeCalls(Protocol):
         self, address: str, request: requests.AddPartitionsToTxnRequest, timeout_s: float
     ) -> requests.AddPartitionsToTxnResponse:
         """Add partitions to transactions that the node at ``host:port`` coordinates, or verify that they have them."""
+        ...
+
+    async def list_offsets(self, address: str, request: ListOffsetsRequest, timeout_s: float) -> ListOffsetsResponse:
+        """Look up offsets of partitions that the node at ``host:port`` leads."""
         ...
 
     async def close(self) -> None:

@@ -1,8 +1,12 @@
-"""Copies committed offsets of groups from the source of a link, as they are, for its mirror topics.
+"""Copies committed offsets of groups from the source of a link, for its mirror topics.
 
-The coordinator of a group here asks the coordinator on the source. It commits an offset only when it has changed on the
-source, and only while the group has no members here: such a commit is refused. Offsets that an open transaction may
-change are left for the next time.
+The coordinator of a group here asks the coordinator on the source. It commits an offset only when it has changed, and
+only while the group has no members here: such a commit is refused. Offsets that an open transaction may change are left
+for the next time.
+
+No copied offset is above the mirror's high watermark: a group that has read further on the source gets the high
+watermark, and more as the mirror grows. After a failover it therefore continues at the first record that the source's
+copy did not have, and not at an offset that does not exist.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from tidelog_node.groups.messages import (
 )
 from tidelog_node.handlers.group_calls import answer_of_group
 from tidelog_node.links.link_worker import LinkWorker
+from tidelog_node.links.mirror_ends import Committed, MirrorEnds, limited
 from tidelog_node.links.node import LinkNode
 from tidelog_node.shards.events import ClientIdentity
 
@@ -30,7 +35,6 @@ _NO_MEMBER: Final = -1
 _MOST_GROUPS: Final = 10_000
 """The largest number of groups whose copied offsets a node remembers, to skip those that have not changed."""
 _COPIED: Final = (MirrorState.ACTIVE, MirrorState.PAUSED, MirrorState.PENDING_STOPPED)
-_Offsets = dict[tuple[str, int], tuple[int, int, str]]
 
 
 class GroupOffsets:
@@ -39,7 +43,7 @@ class GroupOffsets:
     def __init__(self, worker: LinkWorker, node: LinkNode) -> None:
         self._worker = worker
         self._node = node
-        self._copied: dict[str, _Offsets] = {}
+        self._copied: dict[str, Committed] = {}
         self._has_failed = False
 
     async def run(self) -> None:
@@ -59,12 +63,12 @@ class GroupOffsets:
         partitions = self._mirrored()
         if not partitions:
             return
-        source = self._worker.source
+        source, ends = self._worker.source, MirrorEnds(self._node, partitions)
         for address in (await source.metadata(())).brokers.values():
             for group_id in await source.groups(address):
                 if self._worker.config.copies_group(group_id) and self._coordinates(group_id):
                     found = await source.committed(address, group_id, partitions)
-                    await self._commit(group_id, found)
+                    await self._commit(group_id, limited(found, await ends.read()))
 
     def _mirrored(self) -> dict[str, list[int]]:
         """Return the partitions of the link's mirror topics."""
@@ -83,7 +87,7 @@ class GroupOffsets:
             # The internal topic may be new, or have no leader now.
             return False
 
-    async def _commit(self, group_id: str, found: _Offsets) -> None:
+    async def _commit(self, group_id: str, found: Committed) -> None:
         known = self._copied.get(group_id, {})
         changed = {key: value for key, value in found.items() if known.get(key) != value}
         if not changed:

@@ -173,8 +173,10 @@ class SourceFetcher:
         )
         timeout_s = (settings.max_wait_ms + settings.timeout_ms) / 1000
         response = await self.source.fetch(address, request, timeout_s)
+        # A mirror that was paused meanwhile stands still, and takes no answer any more.
+        current = set(self.mirrors())
         for key, result in response.results.items():
-            if key in asked:
+            if key in asked and asked[key][0] in current:
                 await self._take(address, *asked[key], result)
 
     async def _take(self, address: str, mirror: Mirror, offset: int, result: FetchResult) -> None:

@@ -8,12 +8,13 @@ from tidelog_foundation.ids import BrokerId
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.event_loop import Clock
 from tidelog_node.handlers.context import AdminController
+from tidelog_node.handlers.node_calls import NodeCalls
 from tidelog_node.partitions import MetadataCache, PartitionRegistry
 
 
 @dataclass(frozen=True, slots=True)
 class LinkNode:
-    """The node's partitions, metadata and coordinator of groups, and the leading controller."""
+    """The node's partitions, metadata and coordinator of groups, the leading controller, and the other nodes."""
 
     broker_id: BrokerId
     partitions: PartitionRegistry
@@ -21,3 +22,4 @@ class LinkNode:
     controller: AdminController
     groups: GroupCoordinator
     clock: Clock
+    calls: NodeCalls

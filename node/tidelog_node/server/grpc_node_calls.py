@@ -1,4 +1,4 @@
-"""The requests of transactions to other nodes over gRPC."""
+"""The requests of transactions and cluster links to other nodes over gRPC."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurit
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.services import OF_NODE
 from tidelog_foundation.transport.status import closed_channel_error, released
+from tidelog_node.handlers.requests.offsets import ListOffsetsRequest, ListOffsetsResponse
 from tidelog_node.handlers.requests.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -28,6 +29,11 @@ _PARTITIONS: Final = (
     "/tidelog.v1.TransactionService/AddPartitionsToTxn",
     MessageCodec(AddPartitionsToTxnRequest, transaction_service_pb2.AddPartitionsToTxnRequest),
     MessageCodec(AddPartitionsToTxnResponse, transaction_service_pb2.AddPartitionsToTxnResponse),
+)
+_OFFSETS: Final = (
+    "/tidelog.v1.LogService/ListOffsets",
+    MessageCodec(ListOffsetsRequest, log_service_pb2.ListOffsetsRequest),
+    MessageCodec(ListOffsetsResponse, log_service_pb2.ListOffsetsResponse),
 )
 
 
@@ -57,6 +63,15 @@ class GrpcNodeCalls:
             TidelogError: The call failed.
         """
         response: AddPartitionsToTxnResponse = await self._call(address, _PARTITIONS, request, timeout_s)
+        return response
+
+    async def list_offsets(self, address: str, request: ListOffsetsRequest, timeout_s: float) -> ListOffsetsResponse:
+        """Look up offsets of partitions that the node at ``host:port`` leads.
+
+        Raises:
+            TidelogError: The call failed.
+        """
+        response: ListOffsetsResponse = await self._call(address, _OFFSETS, request, timeout_s)
         return response
 
     async def close(self) -> None:

@@ -288,7 +288,15 @@ class Node:
             self._broker_id, self._cache, self._coordinator_of, self._node_calls, self._add_partitions
         )
         self._links = ClusterLinks(
-            LinkNode(self._broker_id, self._registry, self._cache, self._controller, self._groups, self._clock),
+            LinkNode(
+                self._broker_id,
+                self._registry,
+                self._cache,
+                self._controller,
+                self._groups,
+                self._clock,
+                self._node_calls,
+            ),
             self._broker_epoch,
             fetcher_settings(self._config),
         )

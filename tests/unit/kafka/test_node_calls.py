@@ -1,4 +1,4 @@
-"""The contract of the calls between nodes for transactions, over gRPC and over the Kafka listener."""
+"""The contract of the calls between nodes for transactions and cluster links, over gRPC and over the Kafka listener."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,8 @@ from tidelog_foundation.records import iter_headers, read_control
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node import handlers
 from tidelog_node.handlers.node_calls import NodeMarkerSender
+from tidelog_node.handlers.offsets import LATEST
+from tidelog_node.handlers.requests.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog_node.handlers.requests.transactions import WritableTxnMarker, WriteTxnMarkersRequest
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.client.node_calls import KafkaNodeCalls
@@ -145,5 +147,22 @@ def test_sender_fails_for_a_node_without_an_address(cluster_of):
             with pytest.raises(TidelogError) as failed:
                 await sender.send(request_to(9, ("t", 0)))
             assert failed.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+    asyncio.run(run())
+
+
+def test_ends_of_partitions_come_from_their_leader_and_errors_with_them(cluster_of, serving):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            await cluster.produce(1, b"a", b"b")
+            async with serving(cluster.nodes[1].context) as (calls, address):
+                partitions = tuple(ListOffsetsPartition(index, LATEST) for index in (0, 5))
+                request = ListOffsetsRequest((ListOffsetsTopic("t", partitions),))
+                [topic] = (await calls.list_offsets(address, request, 5)).topics
+                assert [(p.index, p.offset, p.error and p.error.code) for p in topic.partitions] == [
+                    (0, 2, None),
+                    (5, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                ]
 
     asyncio.run(run())

@@ -1,15 +1,18 @@
-"""The requests of transactions to other nodes through their Kafka listeners."""
+"""The requests of transactions and cluster links to other nodes through their Kafka listeners."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tidelog_foundation.errors import TidelogError, error_for
+from tidelog_foundation.ids import NO_EPOCH, LeaderEpoch
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.security.certificate_store import CertificateStore, client_contexts
+from tidelog_node.handlers.requests import offsets as offset_values
 from tidelog_node.handlers.requests import transactions as values
 from tidelog_node.kafka.client.calls import call
 from tidelog_node.kafka.client.connections import PeerConnections
+from tidelog_node.kafka.protocol.messages import offsets
 from tidelog_node.kafka.protocol.messages import transactions as wire
 
 _BATCHED: Final = (4, wire.AddPartitionsToTxnRequest.VERSIONS[1])
@@ -50,6 +53,21 @@ class KafkaNodeCalls:
         if response.error_code:
             raise error_for(response.error_code)
         return values.AddPartitionsToTxnResponse(tuple(_added(result) for result in response.results_by_transaction))
+
+    async def list_offsets(
+        self, address: str, request: offset_values.ListOffsetsRequest, timeout_s: float
+    ) -> offset_values.ListOffsetsResponse:
+        """Look up offsets of partitions that the node at ``host:port`` leads.
+
+        Raises:
+            TidelogError: The call failed.
+        """
+        message = offsets.ListOffsetsRequest(
+            isolation_level=int(request.isolation_level == offset_values.IsolationLevel.READ_COMMITTED),
+            topics=[_looked_up(topic) for topic in request.topics],
+        )
+        response = await call(self._connections, address, message, offsets.ListOffsetsResponse, timeout_s)
+        return offset_values.ListOffsetsResponse(tuple(_found(topic) for topic in response.topics))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -103,6 +121,26 @@ def _added(result: wire.AddPartitionsToTxnResult) -> values.AddPartitionsToTxnRe
         for topic in result.topic_results
     )
     return values.AddPartitionsToTxnResult(result.transactional_id, None, tuple(topics))
+
+
+def _looked_up(topic: offset_values.ListOffsetsTopic) -> offsets.ListOffsetsTopic:
+    partitions = [
+        offsets.ListOffsetsPartition(
+            p.index, NO_EPOCH if p.current_leader_epoch is None else p.current_leader_epoch, p.timestamp_ms
+        )
+        for p in topic.partitions
+    ]
+    return offsets.ListOffsetsTopic(topic.name, partitions)
+
+
+def _found(topic: offsets.ListOffsetsTopicResponse) -> offset_values.ListOffsetsTopicResult:
+    results = (
+        offset_values.ListOffsetsPartitionResult(
+            p.partition_index, _error(p.error_code), p.timestamp, p.offset, LeaderEpoch(p.leader_epoch)
+        )
+        for p in topic.partitions
+    )
+    return offset_values.ListOffsetsTopicResult(topic.name, tuple(results))
 
 
 def _error(code: int) -> TidelogError | None:
