@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog_foundation.errors import ConfigError
@@ -154,6 +154,25 @@ def parse_broker_listeners(
     _check_reachable(shown)
     everywhere = tuple(dataclasses.replace(x, host=x.host or _EVERY_ADDRESS[0]) for x in bound)
     return BrokerListeners(everywhere, shown, _inter_broker(inter_broker, shown))
+
+
+def parse_bootstrap_listeners(text: str | None, bound: Sequence[NamedListener]) -> tuple[NamedListener, ...]:
+    """Return the addresses in ``bootstrap.listeners``, with the protocols of the ``bound`` listeners of their names.
+
+    Raises:
+        ConfigError: an address is malformed, has port 0 or the port of a listener, or names none of the listeners.
+    """
+    if text is None:
+        return ()
+    found = parse_listeners(text)
+    _check_known("bootstrap.listeners", found, bound)
+    protocols, ports = {x.name: x.security_protocol for x in bound}, {x.port: x for x in bound}
+    for listener in found:
+        if listener.port == 0:
+            raise ConfigError(f"bootstrap.listeners {listener} has port 0")
+        if listener.port in ports:
+            raise ConfigError(f"bootstrap.listeners {listener} has the port of the listener {ports[listener.port]}")
+    return tuple(NamedListener(x.name, x.host or _EVERY_ADDRESS[0], x.port, protocols[x.name]) for x in found)
 
 
 def parse_controller_listener(names: str, protocol_map: str) -> NamedListener:
@@ -342,7 +361,7 @@ def _check_grpc(key: str, listeners: tuple[NamedListener, ...]) -> None:
         )
 
 
-def _check_known(key: str, listeners: tuple[NamedListener, ...], bound: tuple[NamedListener, ...]) -> None:
+def _check_known(key: str, listeners: Sequence[NamedListener], bound: Sequence[NamedListener]) -> None:
     names = [x.name for x in bound]
     for listener in listeners:
         if listener.name not in names:

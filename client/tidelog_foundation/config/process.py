@@ -12,9 +12,10 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from tidelog_foundation.config.providers import resolve_settings
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
@@ -22,6 +23,10 @@ from tidelog_foundation.logs.settings import start_logging
 
 EXIT_DISK_FAILURE = 1
 EXIT_CONFIGURATION = 2
+UNTIL_EOF = "--until-eof"
+"""The option of a process that another one supervises."""
+Supervise: TypeAlias = Callable[[dict[str, str], int, Sequence[str]], Coroutine[None, None, None]]
+"""Runs a number of processes: from the properties, their number, and the file with the overrides as arguments."""
 _LAST_STEPS_S = 2.0
 
 
@@ -39,6 +44,7 @@ def run_process(
     main: Callable[[dict[str, str]], Coroutine[None, None, None]],
     argv: Sequence[str] | None = None,
     program: str | None = None,
+    supervise: Supervise | None = None,
 ) -> int:
     """Run ``await main(properties)`` on a uvloop until it ends; return the exit code.
 
@@ -46,19 +52,26 @@ def run_process(
 
     ``main`` should import slow modules (grpc) itself. Logging goes to stderr, as `LoggingSettings` says. ``argv``
     defaults to the command line's arguments; ``program``, the name in messages, to the started file. ``main`` handles
-    SIGTERM from before it opens anything; an earlier one ends the process with 0.
+    SIGTERM from before it opens anything; an earlier one ends the process with 0. With the option ``--processes N``,
+    which there is if ``supervise`` is given, that runs in place of ``main``.
     """
     previous = signal.signal(signal.SIGTERM, _end_before_the_start)
     program = program or Path(sys.argv[0]).name
     # Suppress gRPC's own reports, which would accompany our one clear line.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        arguments = _parse_arguments(program, argv)
+        arguments = _parse_arguments(program, argv, has_processes=supervise is not None)
+        if arguments.until_eof:
+            threading.Thread(target=_stop_at_eof, name="until-eof", daemon=True).start()
         # Config providers may log.
         start_logging({})
         properties = resolve_settings(load_properties(arguments.file, arguments.override))
         start_logging(properties)
-        _run(main(properties))
+        if supervise is not None and arguments.processes is not None:
+            overrides = (f"--override={each}" for each in arguments.override)
+            _run(supervise(properties, arguments.processes, [arguments.file, *overrides]))
+        else:
+            _run(main(properties))
     except TidelogError as error:
         print(f"{program}: {_one_line(error.message)}", file=sys.stderr)
         return EXIT_DISK_FAILURE if error.code is ErrorCode.KAFKA_STORAGE_ERROR else EXIT_CONFIGURATION
@@ -67,6 +80,14 @@ def run_process(
     finally:
         signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
     return 0
+
+
+def _stop_at_eof() -> None:
+    """Stop this process when its standard input ends."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _end_before_the_start(*_: object) -> None:
@@ -125,11 +146,16 @@ class _OneLineParser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; usage: {self.format_usage().removeprefix('usage: ')}")
 
 
-def _parse_arguments(program: str, argv: Sequence[str] | None) -> argparse.Namespace:
+def _parse_arguments(program: str, argv: Sequence[str] | None, *, has_processes: bool) -> argparse.Namespace:
     parser = _OneLineParser(prog=program, allow_abbrev=False)
     parser.add_argument("file", metavar="FILE", help="a Java properties file with the settings")
     text = "a setting that overrides the file's; may be repeated"
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help=text)
+    if has_processes:
+        text = "run N nodes of consecutive ids, each in a process of its own, behind the ports of the file"
+        parser.add_argument("--processes", type=int, metavar="N", help=text)
+    text = "stop when the standard input ends, as that of a process whose supervisor ends"
+    parser.add_argument(UNTIL_EOF, action="store_true", help=text)
     return parser.parse_args(argv)
 
 

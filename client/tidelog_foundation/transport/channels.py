@@ -29,6 +29,8 @@ _UNREAD_BYTES = 256 * 1024
 _MAX_CALLS_PER_CONNECTION = 256
 HANDSHAKE_MS = 10_000
 """The time in which a new connection must complete TLS and HTTP/2's preface. gRPC's default is two minutes."""
+SHARED_PORTS: Final = ("grpc.so_reuseport", 1)
+"""The option of a server with a port that other processes of the same user have too. The kernel spreads connections."""
 _INT32_MAX = 2**31 - 1
 _MAX_RECEIVED = "grpc.max_receive_message_length"
 
@@ -185,10 +187,18 @@ def server_options(
     ]
 
 
-def bind_port(server: grpc.aio.Server, host: str, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
+def bind_port(
+    server: grpc.aio.Server,
+    host: str,
+    port: int,
+    credentials: grpc.ServerCredentials | None = None,
+    *,
+    is_shared: bool = False,
+) -> int:
     """Make a server listen on ``host:port`` once it starts; return the port, chosen by the system for port 0.
 
-    With ``credentials``, which the caller keeps as long as the server, it uses TLS.
+    With ``credentials``, which the caller keeps as long as the server, it uses TLS. Other processes of the same user
+    may have a shared port too. It takes the option :data:`SHARED_PORTS` of the server.
 
     Raises:
         ConfigError: the port is in use, or the host is not one of this machine's; the text tells which.
@@ -196,7 +206,7 @@ def bind_port(server: grpc.aio.Server, host: str, port: int, credentials: grpc.S
     address = format_address(host, port)
     try:
         # Ask the system first, because gRPC hides its reason and writes its own lines to stderr.
-        _probe(host, port)
+        _probe(host, port, is_shared=is_shared)
         if credentials is not None:
             return server.add_secure_port(address, credentials)
         return server.add_insecure_port(address)
@@ -206,9 +216,11 @@ def bind_port(server: grpc.aio.Server, host: str, port: int, credentials: grpc.S
         raise ConfigError(f"cannot listen on {address}: {error}") from error
 
 
-def _probe(host: str, port: int) -> None:
+def _probe(host: str, port: int, *, is_shared: bool) -> None:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         # As gRPC does: closing connections of an earlier process do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         probe.bind(address)

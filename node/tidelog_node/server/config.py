@@ -77,6 +77,13 @@ class NodeConfig(
         "without one is not advertised. Defaults to listeners.",
         endpoints.parse_advertised_listeners,
     )
+    bootstrap_listeners: str | None = setting(
+        None,
+        "Further addresses at which listeners accept connections, by name: NAME://host:port,... Other processes of the "
+        "same user may have them too, so that one address leads clients to all nodes of a machine, of which metadata "
+        "then name the addresses. tidelog-node --processes sets it.",
+        endpoints.parse_listeners,
+    )
     inter_broker_listener_name: str | None = setting(
         None,
         "The listener over which nodes fetch from each other. Defaults to PLAINTEXT, else the first that "
@@ -273,6 +280,7 @@ class NodeConfig(
         if taken:
             raise ValueError(f"listeners and metrics.listeners both have a listener with the name {min(taken)}")
         self.controller_listener  # noqa: B018  # it raises
+        self.shared_listeners  # noqa: B018  # it raises
         self.group_settings()
         # Not super(): the class with slots differs from the one that the compiler refers to.
         KafkaListenerConfig.__post_init__(self)
@@ -325,6 +333,11 @@ class NodeConfig(
     def kafka_listeners(self) -> tuple[endpoints.NamedListener, ...]:
         """The Kafka listeners. Port 0 lets the system choose."""
         return self._listeners().kafka
+
+    @property
+    def shared_listeners(self) -> tuple[endpoints.NamedListener, ...]:
+        """The listeners' further addresses, which processes share."""
+        return endpoints.parse_bootstrap_listeners(self.bootstrap_listeners, self._listeners().bound)
 
     @property
     def inter_broker_listener(self) -> endpoints.NamedListener:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.transport.channels import SHARED_PORTS
 from tidelog_foundation.transport.grpc_connections import GrpcConnections, limited_server_options
 from tidelog_node.kafka.server.connection_counts import CREATION_RATE
 from tidelog_node.kafka.server.limits import ListenerLimits
@@ -21,12 +22,15 @@ from tidelog_node.server.dynamic_config import DynamicNodeConfig
 def grpc_server_options(settings: DynamicNodeConfig, listener: NamedListener) -> list[tuple[str, int | str]]:
     """Return the options of the server of a listener."""
     config = settings.current
-    return limited_server_options(
+    options = limited_server_options(
         min(config.socket_request_max_bytes, config.queued_max_request_bytes),
         settings.listener_limits,
         listener.name,
         protected_listener(settings),
     )
+    if any(shared.name == listener.name for shared in config.shared_listeners):
+        options = [SHARED_PORTS, *(option for option in options if option[0] != SHARED_PORTS[0])]
+    return options
 
 
 def protected_listener(settings: DynamicNodeConfig) -> str | None:

@@ -63,11 +63,15 @@ async def run_node(
         server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
         credentials = grpc_credentials(certificates.get(listener.name))
         servers[listener.name] = BoundServer(server, bind_port(server, listener.host, listener.port, credentials))
+        for shared in config.shared_listeners:
+            if shared.name == listener.name:
+                bind_port(server, shared.host, shared.port, credentials, is_shared=True)
     with KafkaListeners.bind(
         config.kafka_listeners,
         settings.listener_limits,
         config.inter_broker_listener.name,
         {x.name: listener_tls(certificates[x.name], has_sasl=x.has_sasl) for x in config.kafka_listeners if x.has_tls},
+        [x for x in config.shared_listeners if not x.speaks_grpc],
     ) as kafka:
         directories = LogManager.open(
             config.log_dirs,

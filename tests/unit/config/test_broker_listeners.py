@@ -13,6 +13,7 @@ from tidelog_foundation.config.endpoints import (
     GRPC,
     PLAINTEXT,
     NamedListener,
+    parse_bootstrap_listeners,
     parse_broker_listeners,
     parse_listeners,
     parse_protocol_map,
@@ -177,3 +178,24 @@ def test_node_with_kafkas_own_example_needs_a_grpc_listener():
         inter_broker_listener_name="PLAINTEXT",
     )
     assert dataclasses.astuple(config.inter_broker_listener) == ("PLAINTEXT", "localhost", 9092, PLAINTEXT)
+
+
+def test_bootstrap_listeners_have_the_protocols_of_the_listeners() -> None:
+    bound = parse_broker_listeners("GRPC://h:1,SSL://h:2", DEFAULT_PROTOCOL_MAP).bound
+    assert parse_bootstrap_listeners(None, bound) == ()
+    assert parse_bootstrap_listeners("ssl://:9", bound) == (NamedListener("SSL", "0.0.0.0", 9, "SSL"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("GRPC://h:0", "bootstrap.listeners GRPC://h:0 has port 0"),
+        ("GRPC://h:2", "bootstrap.listeners GRPC://h:2 has the port of the listener SSL://h:2"),
+        ("PLAINTEXT://h:9", "bootstrap.listeners has PLAINTEXT://h:9, which is not one of the listeners: GRPC, SSL"),
+    ],
+)
+def test_bootstrap_listeners_that_do_not_fit_are_refused(text: str, reason: str) -> None:
+    bound = parse_broker_listeners("GRPC://h:1,SSL://h:2", DEFAULT_PROTOCOL_MAP).bound
+    with pytest.raises(ConfigError) as refusal:
+        parse_bootstrap_listeners(text, bound)
+    assert refusal.value.message == reason

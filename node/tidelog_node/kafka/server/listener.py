@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -50,9 +51,11 @@ class KafkaListeners:
         limits: ListenerLimits,
         inter_broker: str | None = None,
         tls: Mapping[str, ListenerTls] = MappingProxyType({}),
+        shared: Sequence[tuple[str, socket.socket]] = (),
     ) -> None:
         self.sockets = bound
         """The bound sockets by listener name."""
+        self._shared = shared
         self._limits = limits
         self._tls = tls
         self._inter_broker = inter_broker
@@ -75,29 +78,33 @@ class KafkaListeners:
         limits: ListenerLimits,
         inter_broker: str | None = None,
         tls: Mapping[str, ListenerTls] = MappingProxyType({}),
+        shared: Iterable[NamedListener] = (),
     ) -> KafkaListeners:
         """Bind the listeners' ports. Clients are answered only after :meth:`serve`. ``inter_broker`` is a listener's
-        name; ``tls`` are the names of those with TLS.
+        name; ``tls`` are the names of those with TLS; ``shared`` are further addresses of the listeners, which other
+        processes may have too.
 
         Raises:
             ConfigError: A port is in use, or a host is not an address of this machine. The message names it.
         """
         bound: dict[str, socket.socket] = {}
-        try:
+        with contextlib.ExitStack() as taken:  # closes the sockets bound before one that cannot be
             for listener in listeners:
-                bound[listener.name] = _bind(listener, limits)
-        except ConfigError:
-            for taken in bound.values():
-                taken.close()
-            raise
-        return cls(bound, limits, inter_broker, tls)
+                bound[listener.name] = taken.enter_context(_bind(listener, limits))
+            also = [(each.name, taken.enter_context(_bind(each, limits, is_shared=True))) for each in shared]
+            # From here on, the listeners close them.
+            taken.pop_all()
+        return cls(bound, limits, inter_broker, tls, also)
 
     def __enter__(self) -> KafkaListeners:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for bound in self.sockets.values():
+        for _name, bound in self._all():
             bound.close()
+
+    def _all(self) -> list[tuple[str, socket.socket]]:
+        return [*self.sockets.items(), *self._shared]
 
     @property
     def ports(self) -> dict[str, int]:
@@ -163,7 +170,7 @@ class KafkaListeners:
         self._exchanges = Handshakes(self._limits.max_logins, self._limits.handshake_s, self._connections, log)
         self._logins = Logins(served)
         received = bytearray(_SCRATCH_BYTES)
-        for name, bound in self.sockets.items():
+        for name, bound in self._all():
             _listen(bound)
             tls = self._tls.get(name)
             limits = replace(self._limits, max_idle_s=self._limits.idle_s(name))
@@ -231,7 +238,7 @@ def _authenticating(
     return SaslConnection(sasl, listener, logins, handshakes, served.scratch, connect)
 
 
-def _bind(listener: NamedListener, limits: ListenerLimits) -> socket.socket:
+def _bind(listener: NamedListener, limits: ListenerLimits, *, is_shared: bool = False) -> socket.socket:
     try:
         found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -242,6 +249,8 @@ def _bind(listener: NamedListener, limits: ListenerLimits) -> socket.socket:
         # Connections inherit these options. A window larger than 64 KiB is negotiated when they begin.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if is_shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if limits.send_buffer_bytes > 0:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         if limits.receive_buffer_bytes > 0:
