@@ -73,6 +73,10 @@ class Records:
     value_schema: ConnectSchema | None
     is_sink: bool = True
     step: Step | None = None
+    can_fail: bool = False
+    """True once a step may have given records a failure."""
+    is_routed: bool = False
+    """True once a step may have changed topics."""
 
     def schema(self, side: Side) -> ConnectSchema | None:
         """Return the schema of the keys or values."""
@@ -108,6 +112,7 @@ class Records:
             found = sql.coalesce(*reasons)
             found = found if applies is None else sql.when(applies, found)
             frame = frame.withColumn("failure", sql.coalesce(sql.col("failure"), found))
+            after = replace(after, can_fail=True)
         good = sql.col("failure").isNull()
         new = {}
         for name, column in columns.items():
@@ -117,7 +122,7 @@ class Records:
                 new[name] = sql.when(good & applies, column)
             else:
                 new[name] = sql.when(good & applies, column).when(good, sql.col(name))
-        return replace(after, frame=frame.withColumns(new))
+        return replace(after, frame=frame.withColumns(new), is_routed=after.is_routed or "topic" in columns)
 
     def _check_condition(self, after: Records) -> None:
         assert self.step is not None

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sql
 from tidelog_connect.configuration import ConfigException
 from tidelog_connect.converters.json import JsonConverter
 from tidelog_connect.converters.topic_records import decoded_records, encoded_records
-from tidelog_connect.predicates.registry import PREDICATES, create_predicate
+from tidelog_connect.predicates.registry import PREDICATES
 from tidelog_connect.records import HEADERS_TYPE
 from tidelog_connect.transforms.chain import TransformChain
 
@@ -45,7 +45,8 @@ def _frame(spark: SparkSession, case: Mapping[str, Any]) -> DataFrame:
     records = decoded_records(spark.createDataFrame(rows, _COLUMNS), sides[0], sides[1])
     first = case["steps"][0]
     if first["class"] in PREDICATES:
-        _, condition = create_predicate(first["class"], first["settings"])
+        predicate = PREDICATES.find(first["class"])
+        condition = predicate.create(predicate.config.parse(first["settings"]))
         return records.frame.select("id", condition.cast("string").alias("outcome"))
     settings = {
         **case.get("predicates", {}),

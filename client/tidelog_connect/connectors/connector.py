@@ -1,7 +1,10 @@
 """The interface of connectors, which third parties implement and name in the entry point ``tidelog.connectors``.
 
 A connector is created on the driver for one run, with settings that its `config` has parsed. A source plans batches by
-its offsets; a sink writes the batches of a streaming query. All DataFrames have the columns of `RECORD`.
+its offsets; a sink writes the batches of a streaming query. Connectors see data, not bytes: the worker applies the
+converters and transforms of the connector's configuration between its rows and the topics. A key or value with a schema
+has the Spark type of this schema (`tidelog_connect.schemas.spark_type`): a struct is a STRUCT. Data without a schema is
+a VARIANT.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidelog_connect.configuration import ConfigDef
+from tidelog_connect.schemas import ConnectSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,22 +36,32 @@ class SourceOffset:
 
 @dataclass(frozen=True, slots=True)
 class SourceBatch:
-    """Rows of a source with the columns ``topic``, ``key``, ``value``, and the offsets behind them.
+    """Rows of a source, and the offsets behind them, which are committed together.
 
-    The rows and the offsets are committed together. ``topics`` are those of the rows.
+    Columns: ``topic`` STRING, ``key`` and ``value`` of any type, and where the source has them ``partition`` INT,
+    ``timestamp`` TIMESTAMP or BIGINT in ms, and ``headers`` ARRAY<STRUCT<key: STRING, value: BINARY>>. An absent key or
+    value is null. ``topics`` are those of the rows. The schemas of keys and values follow from the types of their
+    columns; give them where they have a name, defaults or parameters.
     """
 
     rows: DataFrame
     offsets: Sequence[SourceOffset]
     topics: frozenset[str]
+    key_schema: ConnectSchema | None = None
+    value_schema: ConnectSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The identity of a batch: the id of the query, which a new checkpoint changes, and its number in the query."""
+    """A batch of a sink: the id of the query, which a new checkpoint changes, and its number in the query.
+
+    The schemas are those of the keys and values of its rows; None for data without a schema.
+    """
 
     query: str
     number: int
+    key_schema: ConnectSchema | None = None
+    value_schema: ConnectSchema | None = None
 
 
 class Connector(ABC):
@@ -97,6 +111,9 @@ class SourceConnector(Connector):
 
         ``position`` has the offset of each partition, whose JSON with sorted keys is the key (`partition_key`). Called
         again with the same position, the source may return other rows.
+
+        Raises:
+            RetriableError: the same call may succeed later; it is repeated as ``errors.retry.timeout`` says.
         """
 
 
@@ -112,5 +129,9 @@ class SinkConnector(Connector):
     def put(self, rows: DataFrame, batch: Batch) -> None:
         """Write a batch. After a crash, a batch may come again with the same id, number and rows.
 
-        ``rows`` have the columns topic, partition, offset, timestamp, key, value and headers.
+        ``rows`` have the columns topic, partition, offset, timestamp (TIMESTAMP), key, value and headers (ARRAY<STRUCT<
+        key: STRING, value: BINARY>>). Key and value have the types of the batch's schemas.
+
+        Raises:
+            RetriableError: the same call may succeed later; it is repeated as ``errors.retry.timeout`` says.
         """

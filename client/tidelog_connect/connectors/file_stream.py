@@ -18,6 +18,7 @@ from tidelog_connect.connectors.connector import (
     SourceOffset,
 )
 from tidelog_connect.connectors.offsets import partition_key
+from tidelog_connect.schemas import ConnectSchema, SchemaType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,6 +94,7 @@ class FileStreamSourceConnector(SourceConnector):
     def poll(self, spark: SparkSession, position: Mapping[str, Mapping[str, Any]]) -> SourceBatch | None:
         """Return the lines behind a position."""
         import pyarrow
+        from pyspark.sql import functions as sql
 
         partition = {_FILENAME: self.settings[_FILE]}
         start = int(position.get(partition_key(partition), {_POSITION: 0})[_POSITION])
@@ -105,16 +107,16 @@ class FileStreamSourceConnector(SourceConnector):
         table = pyarrow.table(
             {
                 "topic": pyarrow.repeat(pyarrow.scalar(topic), count),
-                "key": pyarrow.nulls(count, pyarrow.binary()),
                 "value": values,
             }
         )
         offsets = (SourceOffset(partition, {_POSITION: end}),)
-        return SourceBatch(spark.createDataFrame(table), offsets, frozenset((topic,)))
+        rows = spark.createDataFrame(table).withColumn("value", sql.make_valid_utf8(sql.col("value").cast("string")))
+        return SourceBatch(rows, offsets, frozenset((topic,)), value_schema=ConnectSchema(SchemaType.STRING))
 
 
 class FileStreamSinkConnector(SinkConnector):
-    """Appends the values of records to a file, one in a line.
+    """Appends the values of records to a file, one in a line, as Java prints them.
 
     The id of the last batch and the file's length before it stand in a small file beside it, so that a batch
     which comes again replaces what a crash has left of it.
@@ -137,7 +139,10 @@ class FileStreamSinkConnector(SinkConnector):
 
     def put(self, rows: DataFrame, batch: Batch) -> None:
         """Append the values of a batch, those of each partition in their order."""
-        table = rows.select("topic", "partition", "offset", "value").toArrow()
+        from tidelog_connect.transforms.printing import printed
+
+        value = printed(rows["value"], batch.value_schema).cast("binary").alias("value")
+        table = rows.select("topic", "partition", "offset", value).toArrow()
         ordered = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])
         append_batch(Path(self.settings[_FILE]), f"{batch.query}/{batch.number}", ordered["value"].to_pylist())
 

@@ -11,23 +11,40 @@ from tidelog_connect.configuration import ConfigDef, ConfigException, ConfigValu
 from tidelog_connect.connectors.connector import SINK, Connector
 from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
+from tidelog_connect.connectors.step_settings import pipeline_of, settings_of_steps
+from tidelog_connect.converters import CONVERTERS, HEADER_CONVERTERS
 from tidelog_connect.herder.errors import RequestError, bad_request, not_found
+from tidelog_connect.pipeline import Pipeline
+from tidelog_connect.predicates import PREDICATES
+from tidelog_connect.transforms.registry import TRANSFORMS
 
 BUILT_IN: tuple[type[Connector], ...] = (FileStreamSinkConnector, FileStreamSourceConnector)
 ENTRY_POINTS = "tidelog.connectors"
+_OTHER_PLUGINS = (
+    ("transformation", TRANSFORMS),
+    ("predicate", PREDICATES),
+    ("converter", CONVERTERS),
+    ("header_converter", HEADER_CONVERTERS),
+)
 _CLASS = "connector.class"
 _SUFFIX = "Connector"
 
 
 class Registry:
-    """Connectors by their classes. ``version`` is that of all of them."""
+    """Connectors by their classes, and the plugins that they name. ``version`` is that of all of them.
 
-    def __init__(self, connectors: Iterable[type[Connector]], version: str) -> None:
+    ``converters`` are the worker's settings of converters, for connectors that name none.
+    """
+
+    def __init__(
+        self, connectors: Iterable[type[Connector]], version: str, converters: Mapping[str, str] | None = None
+    ) -> None:
         self._connectors = {each.class_name: each for each in connectors}
         self._version = version
+        self._converters = converters or {}
 
     @classmethod
-    def installed(cls, version: str) -> Registry:
+    def installed(cls, version: str, converters: Mapping[str, str] | None = None) -> Registry:
         """Return Tidelog's own connectors, and those of other installed packages.
 
         Raises:
@@ -39,12 +56,15 @@ class Registry:
             if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
                 raise ConfigException(f"The entry point {point.name} of {ENTRY_POINTS} is not a Connector: {loaded!r}")
             found.append(loaded)
-        return cls(found, version)
+        return cls(found, version, converters)
 
-    def plugins(self) -> list[dict[str, str]]:
-        """Return the connectors as GET /connector-plugins lists them."""
-        chosen = sorted(self._connectors.values(), key=lambda each: each.class_name)
-        return [{"class": each.class_name, "type": each.kind, "version": self._version} for each in chosen]
+    def plugins(self, *, connectors_only: bool = True) -> list[dict[str, str]]:
+        """Return the connectors, or all plugins, as GET /connector-plugins lists them."""
+        kinds = [(each.class_name, each.kind) for each in self._connectors.values()]
+        found = sorted(kinds)
+        for kind, names in () if connectors_only else _OTHER_PLUGINS:
+            found += [(name, kind) for name in sorted(names)]
+        return [{"class": name, "type": kind, "version": self._version} for name, kind in found]
 
     def find(self, name: str) -> type[Connector]:
         """Return a connector by its class or an alias: the last part of the class, with or without ``Connector``.
@@ -70,16 +90,19 @@ class Registry:
         return self.find(connector_class).kind
 
     def definitions(self, plugin: str) -> list[dict[str, object]]:
-        """Return the settings of a plugin: its own, then those of all connectors of its kind.
+        """Return the settings of a plugin: its own, then, of a connector, those of all connectors of its kind.
 
         Raises:
             RequestError: 404, it is not installed.
         """
+        for plugins in (TRANSFORMS, PREDICATES, CONVERTERS):
+            if plugin in plugins.names:
+                return [key.as_json() for key in plugins.find(plugin).config]
         try:
             connector = self.find(plugin)
         except RequestError as error:
             raise not_found(f"Unknown plugin {plugin}.") from error
-        return [key.as_json() for key in self._config_def(connector, own_first=True)]
+        return [key.as_json() for key in self._config_def(connector, {}, own_first=True)]
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> dict[str, Any]:
         """Return the entity ConfigInfos for a configuration.
@@ -127,11 +150,19 @@ class Registry:
             errors = self.errors(config)
             if errors:
                 raise ValueError("; ".join(errors))
-            return {**config, **self._config_def(connector).parse(config)}
+            return {**config, **self._config_def(connector, config).parse(config)}
         except RequestError as error:
             raise ValueError(error.message) from error
         except ConfigException as error:
             raise ValueError(str(error)) from error
+
+    def pipeline(self, config: Mapping[str, str]) -> Pipeline:
+        """Return the converters and transforms of a valid configuration. Needs a Spark session.
+
+        Raises:
+            ConfigException: a setting is not valid.
+        """
+        return pipeline_of(config, self._converters)
 
     def task_configs(self, config: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
         """Return the configurations of a connector's tasks.
@@ -144,14 +175,16 @@ class Registry:
         count = min(connector.tasks(settings), int(settings[TASKS_MAX]))
         return [{**config, "task.class": connector.task_class}] * count
 
-    def _config_def(self, connector: type[Connector], *, own_first: bool = False) -> ConfigDef:
-        parts = [shared_settings(connector.kind, self._version), connector.config()]
+    def _config_def(
+        self, connector: type[Connector], config: Mapping[str, str | None], *, own_first: bool = False
+    ) -> ConfigDef:
+        parts = [shared_settings(connector.kind, self._version), settings_of_steps(config), connector.config()]
         return ConfigDef(key for part in (reversed(parts) if own_first else parts) for key in part)
 
     def _outcomes(
         self, connector: type[Connector], config: Mapping[str, str | None]
     ) -> tuple[ConfigDef, dict[str, ConfigValue]]:
-        definition = self._config_def(connector)
+        definition = self._config_def(connector, config)
         outcomes = definition.validate(config)
         if connector.kind == SINK:
             _check_topics(config, outcomes)

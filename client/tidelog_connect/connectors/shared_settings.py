@@ -9,20 +9,18 @@ from tidelog_connect.configuration import (
     NO_DEFAULT_VALUE,
     ConfigDef,
     Importance,
-    KnownClass,
     NonEmptyStringWithoutControlChars,
     Range,
     Type,
     ValidString,
     Width,
 )
+from tidelog_connect.connectors.step_settings import COMMON, define_steps
 
-COMMON = "Common"
 TOPIC_CREATION = "Topic Creation"
 TASKS_MAX = "tasks.max"
 TOPICS = "topics"
 TOPICS_REGEX = "topics.regex"
-_BYTES = ("org.apache.kafka.connect.storage.StringConverter", "org.apache.kafka.connect.converters.ByteArrayConverter")
 PARTITIONS = "topic.creation.default.partitions"
 REPLICATION_FACTOR = "topic.creation.default.replication.factor"
 
@@ -30,7 +28,7 @@ REPLICATION_FACTOR = "topic.creation.default.replication.factor"
 def shared_settings(kind: str, version: str) -> ConfigDef:
     """Return the settings of all connectors of a kind; ``version`` is that of the connector."""
     found = ConfigDef()
-    high, medium, low = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+    high, medium = Importance.HIGH, Importance.MEDIUM
     found.define(
         "name",
         Type.STRING,
@@ -79,19 +77,7 @@ def shared_settings(kind: str, version: str) -> ConfigDef:
         width=Width.SHORT,
         display_name="Tasks max",
     )
-    for order, (key, text) in enumerate((("key", "keys"), ("value", "values")), 5):
-        found.define(
-            f"{key}.converter",
-            Type.CLASS,
-            _BYTES[0],
-            low,
-            f"The class of the converter of {text}: their bytes, which a text has in UTF-8, are not changed.",
-            validator=KnownClass(_BYTES),
-            group=COMMON,
-            order=order,
-            width=Width.SHORT,
-            display_name=f"{key.capitalize()} converter class",
-        )
+    define_steps(found)
     if kind == "sink":
         _define_topics(found)
     else:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Mapping
 
 from tidelog_connect.configuration import (
     NO_DEFAULT_VALUE,
@@ -20,6 +18,7 @@ from tidelog_connect.converters.avro import AvroConverter
 from tidelog_connect.converters.converter import Converter
 from tidelog_connect.converters.json import JsonConverter
 from tidelog_connect.converters.scalars import ByteArrayConverter, NumberConverter, StringConverter
+from tidelog_connect.plugins import Plugin, Plugins
 from tidelog_connect.schemas import SchemaType, connect_schema_of_avro, schema_from_json
 from tidelog_connect.transforms.settings import text, text_or_none
 
@@ -65,20 +64,6 @@ _AVRO_CONFIG = ConfigDef().define(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConverterPlugin:
-    """A converter: the name of its class, its settings, and the converter of parsed settings."""
-
-    class_name: str
-    config: ConfigDef
-    create: Callable[[Mapping[str, object]], Converter]
-
-    @property
-    def alias(self) -> str:
-        """The name without its package."""
-        return self.class_name.rpartition(".")[2]
-
-
 def _json(values: Mapping[str, object]) -> Converter:
     schema = text_or_none(values["schema.content"])
     if schema is not None:
@@ -104,42 +89,34 @@ def _parsed(name: str, schema: str) -> object:
         raise ConfigException.of(name, schema[:200], f"Not JSON: {error}") from None
 
 
-def _number(name: str, schema_type: SchemaType) -> ConverterPlugin:
-    return ConverterPlugin(f"{_KAFKA}converters.{name}", ConfigDef(), lambda _: NumberConverter(schema_type))
+def _number(name: str, schema_type: SchemaType) -> Plugin[Converter]:
+    return Plugin(f"{_KAFKA}converters.{name}", ConfigDef(), lambda _: NumberConverter(schema_type))
 
 
-CONVERTERS: Mapping[str, ConverterPlugin] = MappingProxyType(
-    {
-        plugin.class_name: plugin
-        for plugin in (
-            ConverterPlugin(f"{_KAFKA}json.JsonConverter", _JSON_CONFIG, _json),
-            ConverterPlugin(f"{_KAFKA}storage.StringConverter", _STRING_CONFIG, lambda _: StringConverter()),
-            ConverterPlugin(f"{_KAFKA}converters.ByteArrayConverter", ConfigDef(), lambda _: ByteArrayConverter()),
-            _number("BooleanConverter", SchemaType.BOOLEAN),
-            _number("DoubleConverter", SchemaType.FLOAT64),
-            _number("FloatConverter", SchemaType.FLOAT32),
-            _number("IntegerConverter", SchemaType.INT32),
-            _number("LongConverter", SchemaType.INT64),
-            _number("ShortConverter", SchemaType.INT16),
-            ConverterPlugin("io.tidelog.connect.avro.AvroConverter", _AVRO_CONFIG, _avro),
-        )
-    }
+CONVERTERS: Plugins[Converter] = Plugins(
+    (
+        Plugin(f"{_KAFKA}json.JsonConverter", _JSON_CONFIG, _json),
+        Plugin(f"{_KAFKA}storage.StringConverter", _STRING_CONFIG, lambda _: StringConverter()),
+        Plugin(f"{_KAFKA}converters.ByteArrayConverter", ConfigDef(), lambda _: ByteArrayConverter()),
+        _number("BooleanConverter", SchemaType.BOOLEAN),
+        _number("DoubleConverter", SchemaType.FLOAT64),
+        _number("FloatConverter", SchemaType.FLOAT32),
+        _number("IntegerConverter", SchemaType.INT32),
+        _number("LongConverter", SchemaType.INT64),
+        _number("ShortConverter", SchemaType.INT16),
+        Plugin("io.tidelog.connect.avro.AvroConverter", _AVRO_CONFIG, _avro),
+    ),
+    "converter",
+    "Converter",
 )
 """The converters by the names of their classes."""
 
-_ALIASES = MappingProxyType({plugin.alias: plugin for plugin in CONVERTERS.values()})
-
-
-def converter_plugin(name: str) -> ConverterPlugin:
-    """Return a converter by the name of its class, in full or without the package.
-
-    Raises:
-        ConfigException: there is no such converter.
-    """
-    plugin = CONVERTERS.get(name) or _ALIASES.get(name)
-    if plugin is None:
-        raise ConfigException.of("converter", name, f"Class {name} could not be found.")
-    return plugin
+HEADER_CONVERTERS = (
+    f"{_KAFKA}converters.ByteArrayConverter",
+    f"{_KAFKA}storage.SimpleHeaderConverter",
+    f"{_KAFKA}storage.StringConverter",
+)
+"""The converters of headers, whose values are bytes for all steps: these leave them as they are."""
 
 
 def create_converter(name: str, settings: Mapping[str, str]) -> tuple[str, Converter]:
@@ -148,7 +125,7 @@ def create_converter(name: str, settings: Mapping[str, str]) -> tuple[str, Conve
     Raises:
         ConfigException: there is no such converter, or a setting is unknown or not valid.
     """
-    plugin = converter_plugin(name)
+    plugin = CONVERTERS.find(name)
     for key, value in settings.items():
         if key not in plugin.config.keys:
             raise ConfigException.of(key, value, f"Unknown setting of {plugin.alias}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
@@ -10,11 +11,14 @@ from pyspark.sql import functions as sql
 from tidelog_connect.converters.converter import Converted, Converter
 from tidelog_connect.records import FAILURE_TYPE, HEADERS_TYPE, Records, Side, Step
 
+NamedConverter: TypeAlias = tuple[str, Converter]
+"""A converter with the name of its class."""
+
 _STAGES: dict[Side, str] = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER"}
 
 
-def decoded_records(frame: DataFrame, key: tuple[str, Converter], value: tuple[str, Converter]) -> Records:
-    """Return the records of a topic's rows, for a sink. A converter comes with the name of its class.
+def decoded_records(frame: DataFrame, key: NamedConverter, value: NamedConverter) -> Records:
+    """Return the records of a topic's rows, for a sink.
 
     The frame has the columns of `tidelog_spark`'s source: ``topic``, ``partition``, ``offset``, ``timestamp``
     (TIMESTAMP), ``key`` and ``value`` (BINARY), and ``headers``, which may be absent. They stay, unchanged, in the
@@ -33,19 +37,19 @@ def decoded_records(frame: DataFrame, key: tuple[str, Converter], value: tuple[s
         }
     )
     records = Records(frame, None, None)
-    sides: tuple[tuple[Side, tuple[str, Converter]], ...] = (("key", key), ("value", value))
+    sides: tuple[tuple[Side, NamedConverter], ...] = (("key", key), ("value", value))
     for side, (class_name, converter) in sides:
         records = _decoded(records, side, class_name, converter)
     return replace(records, step=None)
 
 
-def encoded_records(records: Records, key: tuple[str, Converter], value: tuple[str, Converter]) -> Records:
+def encoded_records(records: Records, key: NamedConverter, value: NamedConverter) -> Records:
     """Return records whose keys and values are bytes, for a source.
 
     Raises:
         ConfigException: a converter cannot write data of its schema.
     """
-    sides: tuple[tuple[Side, tuple[str, Converter]], ...] = (("key", key), ("value", value))
+    sides: tuple[tuple[Side, NamedConverter], ...] = (("key", key), ("value", value))
     for side, (class_name, converter) in sides:
         converted = converter.encode(sql.col(side), records.schema(side))
         records = _changed(records, side, class_name, converted)

@@ -27,7 +27,7 @@ def wire_type(schema: ConnectSchema, numeric: bool) -> spark.DataType:
         return spark.StructType(
             [spark.StructField(each.name, wire_type(each.schema, numeric)) for each in schema.fields]
         )
-    if schema.value_schema is not None and not numeric and _has_decimal(schema.value_schema):
+    if schema.value_schema is not None and not numeric and has_decimal(schema.value_schema):
         raise ConfigException("Decimals in lists and maps need decimal.format=NUMERIC")
     if schema.type is SchemaType.ARRAY:
         return spark.ArrayType(wire_type(_part(schema), numeric))
@@ -131,9 +131,10 @@ def unwritable(value: Column, schema: ConnectSchema, numeric: bool) -> Column:
     return sql.coalesce(*[unwritable(value.getField(each.name), each.schema, numeric) for each in schema.fields])
 
 
-def _has_decimal(schema: ConnectSchema) -> bool:
+def has_decimal(schema: ConnectSchema) -> bool:
+    """Tell whether a schema is a decimal or has one."""
     parts = [each.schema for each in schema.fields] + ([schema.value_schema] if schema.value_schema else [])
-    return schema.name == DECIMAL or any(map(_has_decimal, parts))
+    return schema.name == DECIMAL or any(map(has_decimal, parts))
 
 
 def _part(schema: ConnectSchema) -> ConnectSchema:

@@ -1,3 +1,3 @@
 """Kafka Connect's predicates: the records that a transform applies to."""
 
-from tidelog_connect.predicates.registry import PREDICATES, Predicate, PredicatePlugin, create_predicate
+from tidelog_connect.predicates.registry import PREDICATES, TOMBSTONE, Predicate

@@ -209,8 +209,9 @@ def reset_offsets(call: Call) -> Answer:
 
 
 def list_plugins(call: Call) -> Answer:
-    """GET /connector-plugins."""
-    return Answer(200, call.service.registry.plugins())
+    """GET /connector-plugins; connectorsOnly=false adds transforms, predicates and converters (KIP-769)."""
+    chosen = next(iter(call.query.get("connectorsOnly", ())), "true")
+    return Answer(200, call.service.registry.plugins(connectors_only=chosen.lower() == "true"))
 
 
 def get_plugin_config(call: Call) -> Answer:

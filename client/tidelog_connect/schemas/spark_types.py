@@ -1,4 +1,4 @@
-"""The Spark types that hold values of Connect's schemas.
+"""The Spark types that hold values of Connect's schemas, and the schemas of columns.
 
 A timestamp is a TIMESTAMP, a date a DATE, a decimal a DECIMAL(38, scale), and a time of day the INT of its
 milliseconds, for which Spark has no type everywhere. Fields are nullable in Spark, whatever Connect's schema says.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import types as spark
 
 from tidelog_connect.schemas.errors import DataException
-from tidelog_connect.schemas.schema import DATE, DECIMAL, TIMESTAMP, ConnectSchema, SchemaType
+from tidelog_connect.schemas.schema import DATE, DECIMAL, TIMESTAMP, ConnectSchema, Field, SchemaType
 
 _SCALARS = {
     SchemaType.INT8: spark.ByteType(),
@@ -43,6 +43,35 @@ def spark_type(schema: ConnectSchema) -> spark.DataType:
     if schema.type is SchemaType.BYTES and schema.name == DECIMAL:
         return spark.DecimalType(38, schema.scale)
     return _DATES.get((schema.type, schema.name)) or _SCALARS[schema.type]
+
+
+def connect_schema_of_spark(kind: spark.DataType, nullable: bool = True) -> ConnectSchema:
+    """Return the schema of a column's values, of which every nullable part is optional.
+
+    Raises:
+        DataException: Connect has no type for these values.
+    """
+    if isinstance(kind, spark.StructType):
+        fields = tuple(Field(each.name, connect_schema_of_spark(each.dataType, each.nullable)) for each in kind.fields)
+        return ConnectSchema(SchemaType.STRUCT, nullable, fields=fields)
+    if isinstance(kind, spark.ArrayType):
+        items = connect_schema_of_spark(kind.elementType, kind.containsNull)
+        return ConnectSchema(SchemaType.ARRAY, nullable, value_schema=items)
+    if isinstance(kind, spark.MapType):
+        keys = connect_schema_of_spark(kind.keyType, False)
+        values = connect_schema_of_spark(kind.valueType, kind.valueContainsNull)
+        return ConnectSchema(SchemaType.MAP, nullable, key_schema=keys, value_schema=values)
+    if isinstance(kind, spark.DecimalType):
+        scale = {"scale": str(kind.scale)}
+        return ConnectSchema(SchemaType.BYTES, nullable, name=DECIMAL, version=1, parameters=scale)
+    if isinstance(kind, spark.DateType):
+        return ConnectSchema(SchemaType.INT32, nullable, name=DATE, version=1)
+    if isinstance(kind, (spark.TimestampType, spark.TimestampNTZType)):
+        return ConnectSchema(SchemaType.INT64, nullable, name=TIMESTAMP, version=1)
+    for scalar, known in _SCALARS.items():
+        if isinstance(kind, type(known)):
+            return ConnectSchema(scalar, nullable)
+    raise DataException(f"Values of Spark's type {kind.simpleString()} have no type in Connect: cast them")
 
 
 def _part(schema: ConnectSchema | None) -> ConnectSchema:

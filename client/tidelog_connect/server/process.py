@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 _STEP_S = 0.5
 _FORWARD_TIMEOUT_S = 90.0
 _MAX_CONNECTIONS = 256
+_SPARK_DEFAULTS = {"spark.scheduler.mode": "FAIR", "spark.sql.caseSensitive": "true"}
+"""Connectors share the executors fairly, and names of fields may differ by their case only."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -48,7 +50,7 @@ class ConnectServer:
         self._session = _Once(session)
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
-        registry = Registry.installed(version())
+        registry = Registry.installed(version(), settings.converters)
         config = settings.worker
         self._storage = TopicStorage(settings, self._forget_checkpoint)
         queries = SparkQueries(
@@ -154,7 +156,7 @@ def spark_session(settings: WorkerSettings) -> SparkSession:
 
     given = dict(settings.spark)
     master = given.pop("spark.master", None)
-    return session("tidelog-connect", master, {"spark.scheduler.mode": "FAIR", **given})
+    return session("tidelog-connect", master, {**_SPARK_DEFAULTS, **given})
 
 
 async def forward(url: str, request: Request, body: bytes) -> Response:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tidelog.cluster.security import SecurityConfig
+from tidelog_connect.connectors.step_settings import HEADER_CONVERTER, STRING_CONVERTER, check_worker_converters
 from tidelog_foundation.config import at_least, between, config_keys, not_empty, parse_config, setting
 
 _SPARK = "spark."
+_OF_CONVERTERS = ("key.converter.", "value.converter.")
 
 
 def _listener(value: str) -> None:
@@ -61,6 +63,16 @@ class WorkerConfig:
         0, "The time from the begin of a sink's batch to that of the next, in milliseconds; 0 is none.", at_least(0)
     )
 
+    key_converter: str = setting(
+        STRING_CONVERTER, "The class of the converter of keys for connectors that name none.", not_empty
+    )
+    value_converter: str = setting(
+        STRING_CONVERTER, "The class of the converter of values for connectors that name none.", not_empty
+    )
+    header_converter: str = setting(
+        HEADER_CONVERTER, "The class of the converter of headers for connectors that name none.", not_empty
+    )
+
     @property
     def url(self) -> str:
         """The URL of this worker."""
@@ -84,11 +96,13 @@ class WorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """All settings of a worker: its own, those of its clients' security, and those of Spark."""
+    """All settings of a worker: its own, those of its clients' security, of Spark, and of converters."""
 
     worker: WorkerConfig
     security: Mapping[str, str]
     spark: Mapping[str, str]
+    converters: Mapping[str, str]
+    """The settings of the converters, with those that they have themselves."""
 
     @property
     def client(self) -> dict[str, str]:
@@ -105,6 +119,15 @@ def worker_settings(raw: Mapping[str, str]) -> WorkerSettings:
     of_security = config_keys(SecurityConfig)
     spark = {key: value for key, value in raw.items() if key.startswith(_SPARK)}
     security = {key: value for key, value in raw.items() if key in of_security}
-    own = {key: value for key, value in raw.items() if key not in spark and key not in security}
+    of_converters = {key: value for key, value in raw.items() if key.startswith(_OF_CONVERTERS)}
+    others = {*spark, *security, *of_converters}
     parse_config(SecurityConfig, security)
-    return WorkerSettings(parse_config(WorkerConfig, own), security, spark)
+    worker = parse_config(WorkerConfig, {key: value for key, value in raw.items() if key not in others})
+    converters = {
+        "key.converter": worker.key_converter,
+        "value.converter": worker.value_converter,
+        "header.converter": worker.header_converter,
+        **of_converters,
+    }
+    check_worker_converters(converters)
+    return WorkerSettings(worker, security, spark, converters)

@@ -8,9 +8,12 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as sql
+
 from tidelog_connect.connectors.connector import Batch, SinkConnector
 from tidelog_connect.connectors.shared_settings import TOPICS, TOPICS_REGEX
 from tidelog_connect.server.checkpoints import Checkpoints
+from tidelog_connect.server.failed_records import good_records
 from tidelog_connect.server.settings import WorkerSettings
 from tidelog_connect.server.spark_queries import RunContext
 from tidelog_connect.server.topic_storage import TopicStorage
@@ -86,8 +89,20 @@ class SinkRun:
             if self._stopping.is_set():
                 # The query must not take the batch for written.
                 raise error_for(ErrorCode._STATE, "the connector is stopped")
-            assert self._query is not None
-            self._connector.put(rows, Batch(str(self._query.id), number))
+            self._write(rows, number)
+
+    def _write(self, rows: DataFrame, number: int) -> None:
+        assert self._query is not None
+        pipeline = self._context.pipeline
+        kept = rows.persist() if pipeline.needs_batch else None
+        try:
+            records = pipeline.of_batch(rows).from_topics(rows)
+            batch = Batch(str(self._query.id), number, records.key_schema, records.value_schema)
+            with good_records(records) as good:
+                self._connector.put(_as_sinks_see(good), batch)
+        finally:
+            if kept is not None:
+                kept.unpersist()
 
     def _stream(self) -> DataFrame:
         named, pattern = self._parsed[TOPICS], self._parsed[TOPICS_REGEX]
@@ -132,3 +147,8 @@ class SinkRun:
             self._storage.commit_sink_offsets(self._context.name, changed)
             self._context.used(frozenset(topic for (topic, _), offset in changed.items() if offset > 0))
         return ends
+
+
+def _as_sinks_see(rows: DataFrame) -> DataFrame:
+    timestamp = sql.timestamp_millis("timestamp").alias("timestamp")
+    return rows.select("topic", "partition", "offset", timestamp, "key", "value", "headers")

@@ -11,9 +11,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as sql
+
 from tidelog_connect.connectors.connector import SourceBatch, SourceConnector
 from tidelog_connect.connectors.offsets import partition_key
 from tidelog_connect.connectors.shared_settings import PARTITIONS, REPLICATION_FACTOR
+from tidelog_connect.pipeline import source_records
+from tidelog_connect.server.failed_records import good_records
 from tidelog_connect.server.settings import WorkerSettings
 from tidelog_connect.server.spark_queries import RunContext
 from tidelog_connect.server.topic_storage import TopicStorage, fence_record, offset_record
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _COLUMNS = "topic string, key binary, value binary"
+_MAX_TOPICS = 1000
 
 
 class SourceRun:
@@ -52,10 +57,9 @@ class SourceRun:
             if batch is None:
                 self._stopping.wait(self._settings.worker.source_poll_interval_ms / 1000)
                 continue
-            self._create_topics(batch.topics)
-            self._write(self._with_offsets(batch), self._context.next_number())
+            topics = self._write_batch(batch)
             position |= {partition_key(each.partition): each.offset for each in batch.offsets}
-            self._context.used(batch.topics)
+            self._context.used(topics)
 
     def _fence(self) -> dict[str, Mapping[str, Any]]:
         """Fence earlier runs, and return the position behind their last batch.
@@ -86,13 +90,40 @@ class SourceRun:
     def _name(self) -> str:
         return self._context.name
 
-    def _with_offsets(self, batch: SourceBatch) -> DataFrame:
+    def _write_batch(self, batch: SourceBatch) -> frozenset[str]:
+        """Write the rows of a batch with its offsets, and return their topics."""
+        pipeline = self._context.pipeline
+        found = pipeline.to_topics(source_records(batch.rows, batch.key_schema, batch.value_schema))
+        names = ["topic", "key", "value"]
+        names += [name for name in ("partition", "timestamp") if name in batch.rows.columns]
+        if "headers" in batch.rows.columns or pipeline.transforms.steps:
+            names.append("headers")
+        with good_records(found) as good:
+            topics = self._topics(good) if found.is_routed else batch.topics
+            self._create_topics(topics)
+            rows = good.withColumn("timestamp", sql.timestamp_millis("timestamp")).select(*names)
+            self._write(self._with_offsets(rows, batch), self._context.next_number())
+        return topics
+
+    def _topics(self, rows: DataFrame) -> frozenset[str]:
+        """Return the topics to which transforms have routed rows.
+
+        Raises:
+            TidelogError: there are too many.
+        """
+        found = rows.select("topic").distinct().limit(_MAX_TOPICS + 1).collect()
+        if len(found) > _MAX_TOPICS:
+            raise error_for(
+                ErrorCode._STATE, f"transforms route the records of a batch to more than {_MAX_TOPICS} topics"
+            )
+        return frozenset(row["topic"] for row in found)
+
+    def _with_offsets(self, rows: DataFrame, batch: SourceBatch) -> DataFrame:
         topic = self._settings.worker.offset_storage_topic
         offsets = [
             (topic, *offset_record(self._name, partition_key(each.partition), each.offset)) for each in batch.offsets
         ]
-        rows = batch.rows.select("topic", "key", "value")
-        return rows.coalesce(self._context.tasks).unionByName(self._rows(offsets))
+        return rows.coalesce(self._context.tasks).unionByName(self._rows(offsets), allowMissingColumns=True)
 
     def _rows(self, rows: Sequence[tuple[str, bytes, bytes | None]]) -> DataFrame:
         return self._spark.createDataFrame([*rows], _COLUMNS).coalesce(1)

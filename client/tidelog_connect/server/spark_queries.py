@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidelog_connect.connectors.connector import SINK
 from tidelog_connect.connectors.registry import Registry
 from tidelog_connect.herder.supervision import StartConnector, StopConnector
+from tidelog_connect.pipeline import Pipeline
 from tidelog_connect.server.queries import Ended, Event, Failed, Started, TopicsUsed
 
 if TYPE_CHECKING:
@@ -40,10 +41,17 @@ class Run(Protocol):
 
 
 class RunContext:
-    """What a run reports, and the numbers of its batches."""
+    """The name, tasks and steps of a run, the numbers of its batches, and its reports to the worker."""
 
-    def __init__(self, command: StartConnector, numbers: Callable[[], int], report: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        command: StartConnector,
+        pipeline: Pipeline,
+        numbers: Callable[[], int],
+        report: Callable[[Event], None],
+    ) -> None:
         self.name = command.name
+        self.pipeline = pipeline
         self.tasks = command.tasks
         self.next_number = numbers
         self._run, self._report = command.run, report
@@ -126,12 +134,13 @@ class SparkQueries:
         def number() -> int:
             return epoch << _EPOCH_BITS | next(self._counts)
 
-        context = RunContext(command, number, self._report)
+        context: RunContext | None = None
         try:
             connector = self._registry.find(command.config["connector.class"])
             settings = self._registry.settings(command.config)
             spark = self._session()
             spark.sparkContext.setLocalProperty(_POOL, command.name)
+            context = RunContext(command, self._registry.pipeline(command.config), number, self._report)
             factory = self._factories.get(connector.kind, self._source)
             run = factory(spark, connector, settings, context)
             runs.append(run)
@@ -145,7 +154,8 @@ class SparkQueries:
                 return
             logger.warning("connector %s has failed", command.name, exc_info=error)
             text = f"{type(error).__name__}: {error}"
-            self._finish(command, Failed(command.name, command.run, text, context.is_planned))
+            is_planned = context is not None and context.is_planned
+            self._finish(command, Failed(command.name, command.run, text, is_planned))
 
     def _finish(self, command: StartConnector, event: Event) -> None:
         self._running.pop(command.run, None)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column
 
 from tidelog_connect.configuration import ConfigDef, ConfigException, Type, parse_value
-from tidelog_connect.predicates.registry import TOMBSTONE, create_predicate
+from tidelog_connect.predicates.registry import PREDICATES, TOMBSTONE
 from tidelog_connect.records import Records, Step
-from tidelog_connect.transforms.registry import Transform, transform_plugin
+from tidelog_connect.transforms.registry import TRANSFORMS, Transform
 
 STAGE = "TRANSFORMATION"
 _STEP_SETTINGS = ("type", "predicate", "negate")
@@ -47,7 +47,7 @@ class TransformChain:
 def _step(settings: Mapping[str, str], name: str, predicates: Sequence[str]) -> tuple[Step, Transform]:
     prefix = f"transforms.{name}."
     own = _with_prefix(settings, prefix)
-    plugin = transform_plugin(_type(own, prefix))
+    plugin = TRANSFORMS.find(_type(own, prefix))
     negate = parse_value(f"{prefix}negate", own.get("negate", "false"), Type.BOOLEAN) is True
     _check_known(plugin.config, own, prefix, _STEP_SETTINGS)
     transform = plugin.create(plugin.config.parse({key: own[key] for key in own if key not in _STEP_SETTINGS}))
@@ -67,9 +67,9 @@ def _condition(settings: Mapping[str, str], name: str, negate: bool) -> tuple[Co
     """Return the condition of a predicate, and whether it is false for tombstones alone."""
     prefix = f"predicates.{name}."
     own = _with_prefix(settings, prefix)
-    kind = _type(own, prefix)
-    plugin, condition = create_predicate(kind, {key: own[key] for key in own if key != "type"})
+    plugin = PREDICATES.find(_type(own, prefix))
     _check_known(plugin.config, own, prefix, ("type",))
+    condition = plugin.create(plugin.config.parse({key: own[key] for key in own if key != "type"}))
     return (~condition, plugin.class_name == TOMBSTONE) if negate else (condition, False)
 
 

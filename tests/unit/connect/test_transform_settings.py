@@ -20,7 +20,7 @@ from tidelog_connect.schemas import (
 from tidelog_connect.transforms.chain import TransformChain
 from tidelog_connect.transforms.field_path import steps_of
 from tidelog_connect.transforms.headers import header_text
-from tidelog_connect.transforms.registry import TRANSFORMS, transform_plugin
+from tidelog_connect.transforms.registry import TRANSFORMS
 
 PACKAGE = "org.apache.kafka.connect.transforms."
 KAFKAS = [
@@ -36,9 +36,9 @@ def test_registry_has_every_transform_that_kafka_ships() -> None:
 
 
 def test_transform_found_by_its_full_name_and_its_alias() -> None:
-    assert transform_plugin("HoistField$Value") is transform_plugin(f"{PACKAGE}HoistField$Value")
+    assert TRANSFORMS.find("HoistField$Value") is TRANSFORMS.find(f"{PACKAGE}HoistField$Value")
     with pytest.raises(ConfigException) as caught:
-        transform_plugin("NoSuch")
+        TRANSFORMS.find("NoSuch")
     assert caught.value.message == "Invalid value NoSuch for configuration type: Class NoSuch could not be found."
 
 
