@@ -13,8 +13,8 @@ One row is one record. These columns belong to the record; others pass every ste
 | `failure` | STRUCT<stage, class, exception, message> of STRING | null: the record is good |
 
 A schema of a key or value is known before the first record, or is absent: a VARIANT then has what JSON has. A record
-that a step cannot process gets a ``failure``, and later steps leave it alone; `tidelog_connect.errors` says what
-becomes of it. Steps never end the query because of a record.
+that a step cannot process gets a ``failure``, and later steps leave it alone; `tidelog_connect.errors` has the
+rules for it. Steps never end the query because of a record.
 """
 
 from __future__ import annotations

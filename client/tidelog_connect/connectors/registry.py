@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
@@ -13,6 +14,7 @@ from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, File
 from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
 from tidelog_connect.connectors.step_settings import pipeline_of, settings_of_steps
 from tidelog_connect.converters import CONVERTERS, HEADER_CONVERTERS
+from tidelog_connect.errors import DEAD_LETTER_TOPIC
 from tidelog_connect.herder.errors import RequestError, bad_request, not_found
 from tidelog_connect.pipeline import Pipeline
 from tidelog_connect.predicates import PREDICATES
@@ -198,12 +200,30 @@ class Registry:
 
 def _check_topics(config: Mapping[str, str | None], outcomes: Mapping[str, ConfigValue]) -> None:
     """Add the errors of a sink's topics (SinkConnectorConfig.validate)."""
-    named, pattern = bool((config.get(TOPICS) or "").strip()), bool((config.get(TOPICS_REGEX) or "").strip())
-    if named and pattern:
-        message = f"{TOPICS} and {TOPICS_REGEX} are mutually exclusive options, but both are set."
-    elif not named and not pattern:
+    named, pattern = (config.get(TOPICS) or "").strip(), (config.get(TOPICS_REGEX) or "").strip()
+    if bool(named) == bool(pattern):
         message = f"Must configure one of {TOPICS} or {TOPICS_REGEX}"
-    else:
-        return
-    for key in (TOPICS, TOPICS_REGEX):
-        outcomes[key].errors.append(message)
+        if named:
+            message = f"{TOPICS} and {TOPICS_REGEX} are mutually exclusive options, but both are set."
+        for key in (TOPICS, TOPICS_REGEX):
+            outcomes[key].errors.append(message)
+    letters = (config.get(DEAD_LETTER_TOPIC) or "").strip()
+    topics = [name.strip() for name in named.split(",")]
+    if letters and letters in topics:
+        outcomes[TOPICS].errors.append(
+            f"The DLQ topic '{letters}' may not be included in the list of topics ('{TOPICS}=[{', '.join(topics)}]') "
+            "consumed by the connector"
+        )
+    if letters and pattern and _matches(pattern, letters):
+        outcomes[TOPICS_REGEX].errors.append(
+            f"The DLQ topic '{letters}' may not be matched by the regex for the topics ('{TOPICS_REGEX}={pattern}') "
+            "consumed by the connector"
+        )
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    """Tell whether a pattern matches a topic; a pattern that is not valid fails the connector when it starts."""
+    try:
+        return re.fullmatch(pattern, topic) is not None
+    except re.error:
+        return False

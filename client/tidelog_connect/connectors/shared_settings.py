@@ -16,6 +16,7 @@ from tidelog_connect.configuration import (
     Width,
 )
 from tidelog_connect.connectors.step_settings import COMMON, define_steps
+from tidelog_connect.errors import ERRORS_CONFIG, SINK_ERRORS_CONFIG
 
 TOPIC_CREATION = "Topic Creation"
 TASKS_MAX = "tasks.max"
@@ -78,6 +79,8 @@ def shared_settings(kind: str, version: str) -> ConfigDef:
         display_name="Tasks max",
     )
     define_steps(found)
+    for key in (*ERRORS_CONFIG, *(SINK_ERRORS_CONFIG if kind == "sink" else ())):
+        found.add(key)
     if kind == "sink":
         _define_topics(found)
     else:

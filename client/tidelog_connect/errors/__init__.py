@@ -1,7 +1,6 @@
 """Error handling of connectors (KIP-298): retries, tolerance and dead-letter topics (pure)."""
 
-from tidelog_connect.errors.headers import error_headers
-from tidelog_connect.errors.settings import ERRORS_CONFIG, SINK_ERRORS_CONFIG, ErrorSettings
+from tidelog_connect.errors.settings import DEAD_LETTER_TOPIC, ERRORS_CONFIG, SINK_ERRORS_CONFIG, ErrorSettings
 from tidelog_connect.errors.tolerance import (
     TOLERANCE_EXCEEDED,
     FailedRecord,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidelog_connect.configuration import ConfigDef, Importance, Type, ValidString, Width
 
 _GROUP = "Error Handling"
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 
 ERRORS_CONFIG = (
     ConfigDef()
@@ -16,7 +17,8 @@ ERRORS_CONFIG = (
         Type.LONG,
         0,
         Importance.MEDIUM,
-        "The time in ms for which a failed operation is repeated: 0 for no retries, -1 for no limit.",
+        "The time in ms for which a batch that a connector cannot read or write at present is repeated: 0 for no "
+        "retries, -1 for no limit.",
         group=_GROUP,
         order=1,
         width=Width.MEDIUM,
@@ -73,7 +75,7 @@ ERRORS_CONFIG = (
 SINK_ERRORS_CONFIG = (
     ConfigDef()
     .define(
-        "errors.deadletterqueue.topic.name",
+        DEAD_LETTER_TOPIC,
         Type.STRING,
         "",
         Importance.MEDIUM,
@@ -136,7 +138,7 @@ class ErrorSettings:
             tolerates_all=values["errors.tolerance"] == "all",
             logs_errors=bool(values["errors.log.enable"]),
             logs_records=bool(values["errors.log.include.messages"]),
-            dead_letter_topic=str(values["errors.deadletterqueue.topic.name"]),
+            dead_letter_topic=str(values[DEAD_LETTER_TOPIC]).strip(),
             dead_letter_replication_factor=_number(values["errors.deadletterqueue.topic.replication.factor"]),
             adds_headers=bool(values["errors.deadletterqueue.context.headers.enable"]),
         )

@@ -1,4 +1,4 @@
-"""The rules of Connect's RetryWithToleranceOperator: waits between attempts, and what becomes of a failed record."""
+"""The rules of Connect's RetryWithToleranceOperator: waits between attempts, and the fate of a failed record."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class FailedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a failed record, and of the task that has it."""
+    """The fate of a failed record, and of the task that has it."""
 
     fails_task: bool
     to_dead_letters: bool
 
 
 def verdict_on_failure(settings: ErrorSettings) -> Verdict:
-    """Return what becomes of a record that cannot be processed.
+    """Return the fate of a record that cannot be processed.
 
     A record goes to the dead-letter topic also when it fails the task, as in Connect.
     """

@@ -6,14 +6,18 @@ import json
 import re
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
 from tidelog_connect.connectors.connector import Batch, SinkConnector
 from tidelog_connect.connectors.shared_settings import TOPICS, TOPICS_REGEX
+from tidelog_connect.errors import ErrorSettings
 from tidelog_connect.server.checkpoints import Checkpoints
-from tidelog_connect.server.failed_records import good_records
+from tidelog_connect.server.dead_letters import DeadLetterTopic, create_dead_letter_topic
+from tidelog_connect.server.failed_records import FailedRecords
+from tidelog_connect.server.retries import with_retries
 from tidelog_connect.server.settings import WorkerSettings
 from tidelog_connect.server.spark_queries import RunContext
 from tidelog_connect.server.topic_storage import TopicStorage
@@ -42,7 +46,10 @@ class SinkRun:
         self._spark, self._context = spark, context
         self._connector = connector(parsed)
         self._parsed, self._settings, self._storage = parsed, settings, storage
+        self._errors = ErrorSettings.of(context.config)
         self._stopping = threading.Event()
+        self._ending = threading.Event()
+        """Set before `stop` waits for the batch, so that the batch waits for no more attempts."""
         self._writing = threading.Lock()
         self._started = threading.Event()
         self._query: StreamingQuery | None = None
@@ -53,6 +60,7 @@ class SinkRun:
         Raises:
             StreamingQueryException: it has failed.
         """
+        create_dead_letter_topic(self._errors, self._storage)
         trigger = f"{self._settings.worker.sink_trigger_interval_ms} milliseconds"
         query = (
             self._stream()
@@ -76,6 +84,7 @@ class SinkRun:
 
     def stop(self) -> None:
         """Wait for the batch that is written, and let `run` return. No later batch is written."""
+        self._ending.set()
         with self._writing:
             self._stopping.set()
 
@@ -97,9 +106,12 @@ class SinkRun:
         kept = rows.persist() if pipeline.needs_batch else None
         try:
             records = pipeline.of_batch(rows).from_topics(rows)
-            batch = Batch(str(self._query.id), number, records.key_schema, records.value_schema)
-            with good_records(records) as good:
-                self._connector.put(_as_sinks_see(good), batch)
+            query = str(self._query.id)
+            batch = Batch(query, number, records.key_schema, records.value_schema)
+            letters = DeadLetterTopic(self._context.name, query, self._errors, self._settings)
+            with FailedRecords(self._context.name, self._errors, letters).good(records, number) as good:
+                call = partial(self._connector.put, _as_sinks_see(good), batch)
+                with_retries(self._errors, call, self._ending)
         finally:
             if kept is not None:
                 kept.unpersist()

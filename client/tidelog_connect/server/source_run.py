@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
@@ -16,8 +17,10 @@ from pyspark.sql import functions as sql
 from tidelog_connect.connectors.connector import SourceBatch, SourceConnector
 from tidelog_connect.connectors.offsets import partition_key
 from tidelog_connect.connectors.shared_settings import PARTITIONS, REPLICATION_FACTOR
+from tidelog_connect.errors import ErrorSettings
 from tidelog_connect.pipeline import source_records
-from tidelog_connect.server.failed_records import good_records
+from tidelog_connect.server.failed_records import FailedRecords
+from tidelog_connect.server.retries import with_retries
 from tidelog_connect.server.settings import WorkerSettings
 from tidelog_connect.server.spark_queries import RunContext
 from tidelog_connect.server.topic_storage import TopicStorage, fence_record, offset_record
@@ -45,6 +48,8 @@ class SourceRun:
         self._spark, self._context = spark, context
         self._connector = connector(parsed)
         self._parsed, self._settings, self._storage = parsed, settings, storage
+        self._errors = ErrorSettings.of(context.config)
+        self._failed = FailedRecords(context.name, self._errors)
         self._stopping = threading.Event()
         self._known_topics: set[str] = set()
 
@@ -53,7 +58,9 @@ class SourceRun:
         position = self._fence()
         self._context.started()
         while not self._stopping.is_set():
-            batch = self._connector.poll(self._spark, position)
+            batch = with_retries(
+                self._errors, partial(self._connector.poll, self._spark, dict(position)), self._stopping
+            )
             if batch is None:
                 self._stopping.wait(self._settings.worker.source_poll_interval_ms / 1000)
                 continue
@@ -98,11 +105,12 @@ class SourceRun:
         names += [name for name in ("partition", "timestamp") if name in batch.rows.columns]
         if "headers" in batch.rows.columns or pipeline.transforms.steps:
             names.append("headers")
-        with good_records(found) as good:
+        number = self._context.next_number()
+        with self._failed.good(found, number) as good:
             topics = self._topics(good) if found.is_routed else batch.topics
             self._create_topics(topics)
             rows = good.withColumn("timestamp", sql.timestamp_millis("timestamp")).select(*names)
-            self._write(self._with_offsets(rows, batch), self._context.next_number())
+            self._write(self._with_offsets(rows, batch), number)
         return topics
 
     def _topics(self, rows: DataFrame) -> frozenset[str]:

@@ -51,6 +51,7 @@ class RunContext:
         report: Callable[[Event], None],
     ) -> None:
         self.name = command.name
+        self.config = command.config
         self.pipeline = pipeline
         self.tasks = command.tasks
         self.next_number = numbers

@@ -1,6 +1,8 @@
-"""Retries, tolerance and headers of failed records, by the rules of Connect's RetryWithToleranceOperator."""
+"""Retries and tolerance of failed records, by the rules of Connect's RetryWithToleranceOperator."""
 
 from __future__ import annotations
+
+import threading
 
 import pytest
 from hypothesis import given
@@ -9,22 +11,12 @@ from hypothesis import strategies as st
 from tidelog_connect.configuration import ConfigException
 from tidelog_connect.errors import (
     ErrorSettings,
-    FailedRecord,
     Verdict,
-    error_headers,
     retry_delay_ms,
     verdict_on_failure,
 )
-
-FAILED = FailedRecord(
-    topic="orders",
-    partition=3,
-    offset=17,
-    stage="TRANSFORMATION",
-    executing_class="org.apache.kafka.connect.transforms.Cast$Value",
-    exception="org.apache.kafka.connect.errors.DataException",
-    message="Value (x) was out of range for requested data type",
-)
+from tidelog_connect.server.retries import with_retries
+from tidelog_foundation.errors import ErrorCode, RetriableError, error_for
 
 
 @pytest.mark.parametrize(
@@ -80,19 +72,39 @@ def test_retry_delay_is_within_the_limits(attempt: int, now: int, timeout: int, 
         assert timeout < 0 or now + delay <= timeout
 
 
-def test_headers_describe_the_error() -> None:
-    assert error_headers(FAILED, "sink", 0) == [
-        ("__connect.errors.topic", b"orders"),
-        ("__connect.errors.partition", b"3"),
-        ("__connect.errors.offset", b"17"),
-        ("__connect.errors.connector.name", b"sink"),
-        ("__connect.errors.task.id", b"0"),
-        ("__connect.errors.stage", b"TRANSFORMATION"),
-        ("__connect.errors.class.name", b"org.apache.kafka.connect.transforms.Cast$Value"),
-        ("__connect.errors.exception.class.name", b"org.apache.kafka.connect.errors.DataException"),
-        ("__connect.errors.exception.message", b"Value (x) was out of range for requested data type"),
-        (
-            "__connect.errors.exception.stacktrace",
-            b"org.apache.kafka.connect.errors.DataException: Value (x) was out of range for requested data type",
-        ),
-    ]
+class Source:
+    """Fails a number of times, each with the same error."""
+
+    def __init__(self, failures: int, error: Exception) -> None:
+        self.failures, self.error, self.calls = failures, error, 0
+
+    def poll(self) -> str:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise self.error
+        return "rows"
+
+
+RETRIABLE = error_for(ErrorCode.LEADER_NOT_AVAILABLE, "later")
+
+
+def test_call_of_a_connector_is_repeated_while_its_error_is_retriable() -> None:
+    settings = ErrorSettings.of({"errors.retry.timeout": "-1", "errors.retry.delay.max.ms": "1"})
+    source = Source(3, RETRIABLE)
+    assert with_retries(settings, source.poll, threading.Event()) == "rows"
+    assert source.calls == 4
+    with pytest.raises(ValueError, match="never"):
+        with_retries(settings, Source(1, ValueError("never")).poll, threading.Event())
+
+
+@pytest.mark.parametrize(("timeout", "is_stopped"), [("0", False), ("-1", True)])
+def test_call_of_a_connector_is_not_repeated_without_a_timeout_or_when_it_is_stopped(
+    timeout: str, is_stopped: bool
+) -> None:
+    stopping = threading.Event()
+    if is_stopped:
+        stopping.set()
+    source = Source(1, RETRIABLE)
+    with pytest.raises(RetriableError, match="later"):
+        with_retries(ErrorSettings.of({"errors.retry.timeout": timeout}), source.poll, stopping)
+    assert source.calls == 1

@@ -26,7 +26,7 @@ DIFFERENCES = {
     "01": "The id of the cluster and the commit are our own.",
     "04": "MirrorMaker's connectors are not installed: cluster links do their work.",
     "05": "MirrorMaker's connectors are not installed, headers have fewer converters, and one of Avro is our own.",
-    "06": "The source's batch.size is larger; errors.*, exactly.once.support, offsets.storage.topic do not exist.",
+    "06": "The source's batch.size is larger; exactly.once.support, offsets.storage.topic do not exist.",
     "09": "The groups are fewer.",
     "10": "The groups are fewer.",
     "13": "The message lists classes, not Java's descriptions of them.",
@@ -174,6 +174,27 @@ HOIST = {"transforms": "h", "transforms.h.type": "HoistField$Value", "transforms
                     "Invalid value x for configuration value.converter.schemas.enable: Expected value to be either "
                     "true or false"
                 ]
+            },
+        ),
+        (
+            {"errors.tolerance": "some", "errors.deadletterqueue.topic.name": "lines"},
+            {
+                "errors.tolerance": [
+                    "Invalid value some for configuration errors.tolerance: String must be one of: none, all"
+                ],
+                "topics": [
+                    "The DLQ topic 'lines' may not be included in the list of topics ('topics=[lines]') consumed by "
+                    "the connector"
+                ],
+            },
+        ),
+        (
+            {"topics": "", "topics.regex": "l.*", "errors.deadletterqueue.topic.name": "lost"},
+            {
+                "topics.regex": [
+                    "The DLQ topic 'lost' may not be matched by the regex for the topics ('topics.regex=l.*') consumed "
+                    "by the connector"
+                ],
             },
         ),
         (
