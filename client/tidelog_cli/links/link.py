@@ -1,14 +1,16 @@
-"""``tidelog link``: create, list, alter, delete."""
+"""``tidelog link``: create, list, describe, alter, delete."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tidelog.admin import MirrorTopicState
 from tidelog_cli.options.connection import Session, Yes, connected, parse_pairs
-from tidelog_cli.output.printing import UsageError, command_group, confirm
+from tidelog_cli.output.printing import UsageError, command_group, confirm, counted
 from tidelog_foundation.config.process import load_properties
 
 app = command_group("Copy topics of other clusters, byte for byte (cluster links).")
@@ -68,6 +70,37 @@ def list_links(session: Session) -> None:
         for link in links
     ]
     session.show("links", rows, _COLUMNS)
+
+
+@app.command()
+@connected
+def describe(session: Session, name: _Name) -> None:
+    """Describe a link: its settings, and why fetches fail (Confluent: kafka-cluster-links --describe).
+
+    Its state is ACTIVE, or UNAVAILABLE while no partition can be copied. A link without mirrors does not connect.
+
+    Example: tidelog link describe from-kafka
+    """
+    with session.admin() as admin:
+        links = admin.list_cluster_links(request_timeout=session.timeout_s)
+        mirrors = admin.describe_mirror_topics(name, request_timeout=session.timeout_s).result()
+        link = next(link for link in links.result() if link.name == name)
+    copied = (m for m in mirrors.values() if m.state in (MirrorTopicState.ACTIVE, MirrorTopicState.PENDING_STOPPED))
+    partitions = [partition for mirror in copied for partition in mirror.partitions.values()]
+    errors = Counter(str(p.error) for p in partitions if p.error is not None)
+    state = "UNAVAILABLE" if partitions and errors.total() == len(partitions) else "ACTIVE"
+    document = {
+        "link": name,
+        "state": state,
+        "source_cluster_id": link.source_cluster_id,
+        "mirror_topics": link.mirror_topics,
+        "settings": link.settings,
+        "errors": [{"error": text, "partitions": count} for text, count in errors.items()],
+    }
+    first = f"{name}: {state}, {counted(link.mirror_topics, 'mirror topic')} of cluster {link.source_cluster_id}"
+    settings = (f"  {key}={value}" for key, value in sorted(link.settings.items()))
+    failures = (f"  {counted(count, 'partition')} failing: {text}" for text, count in errors.items())
+    session.done(document, first, *settings, *failures)
 
 
 @app.command()

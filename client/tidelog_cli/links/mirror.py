@@ -116,7 +116,7 @@ def failover(session: Session, topics: _Topics, yes: Yes = False) -> None:
 
     Example: tidelog mirror failover orders --yes
     """
-    confirm(f"fail over {counted_names('topic', topics)}", yes, "records that have not been copied are lost")
+    confirm(f"fail over {counted_names('topic', topics)}", yes, "Records that have not been copied are lost.")
     with session.admin() as admin:
         _finish(session, "failed over", admin.failover_mirror_topics(topics, request_timeout=session.timeout_s))
 

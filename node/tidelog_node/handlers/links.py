@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +16,7 @@ from tidelog_foundation.link_settings import parse_link_settings
 from tidelog_foundation.requests import links as requests
 from tidelog_foundation.requests.links import ClusterLink, LinkSetting, MirrorOperation, MirrorState
 from tidelog_node.handlers.context import NodeContext, forward, forward_change
-from tidelog_node.handlers.link_sources import Links, SourceMetadata
+from tidelog_node.handlers.link_sources import Links, Source, SourceMetadata
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.link_description import describe_mirror_topics as topics_of_image
 from tidelog_quorum.metadata.link_description import list_cluster_links as links_of_image
@@ -29,6 +31,16 @@ _OWN_TO_EACH_CLUSTER: Final = frozenset(
     )
 )
 """The settings of topics that a mirror does not take over from its source, as with Confluent's links."""
+_OF_CONNECTIONS: Final = frozenset(
+    (
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+)
+"""Errors of connections to a source, beside those without a code of Kafka's."""
 _COPIED_SETTINGS: Final = frozenset(config_keys(TopicConfig)) - _OWN_TO_EACH_CLUSTER
 
 
@@ -38,7 +50,8 @@ async def create_cluster_link(
     """Create a link after the source has answered, and wait until this node's image has it.
 
     Raises:
-        TidelogError: INVALID_CONFIG; an error of the source; an error of the leading controller.
+        TidelogError: INVALID_CONFIG: a setting is wrong, or the source cannot be reached with them; an error of the
+            source; an error of the leading controller.
     """
     source = await _ask_source(context, {s.name: s.value for s in request.settings})
     link_id = LinkId(os.urandom(_ID_SIZE))
@@ -93,15 +106,12 @@ async def create_mirror_topic(
             source; an error of the leading controller.
     """
     link = _link(context.metadata.image, request.link_name)
-    source = _links(context).open_source(parse_link_settings(link.values))
-    try:
+    async with _source(context, link.values) as source:
         found = await source.metadata([request.topic])
         _check_cluster(link, found)
         if request.topic not in found.topics:
             raise found.errors.get(request.topic) or error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         settings = await source.topic_settings(request.topic)
-    finally:
-        source.close()
     topic = found.topics[request.topic]
     copied = tuple(LinkSetting(n, v) for n, v in sorted(settings.items()) if n in _COPIED_SETTINGS)
     change = replace(request, topic_id=topic.topic_id, num_partitions=len(topic.partitions), settings=copied)
@@ -161,13 +171,30 @@ def _partitions(
 
 async def _ask_source(context: NodeContext, settings: dict[str, str]) -> SourceMetadata:
     """Return the answer of a source to a client with these settings."""
+    async with _source(context, settings) as source:
+        return await source.metadata(())
+
+
+@contextlib.asynccontextmanager
+async def _source(context: NodeContext, settings: dict[str, str]) -> AsyncIterator[Source]:
+    """Open a source while the context lasts.
+
+    A failed connection or login there is INVALID_CONFIG: by its own code, the caller would take it for one of its
+    connection to this node, and try again.
+    """
     links = _links(context)
     try:
-        source = links.open_source(parse_link_settings(settings))
+        config = parse_link_settings(settings)
+        source = links.open_source(config)
     except ConfigError as error:
         raise error_for(ErrorCode.INVALID_CONFIG, error.message) from error
     try:
-        return await source.metadata(())
+        yield source
+    except TidelogError as error:
+        if error.code.code >= 0 and error.code not in _OF_CONNECTIONS:
+            raise
+        text = f"the source at {config.bootstrap_servers} cannot be reached with these settings: {error}"
+        raise error_for(ErrorCode.INVALID_CONFIG, text) from error
     finally:
         source.close()
 
