@@ -14,6 +14,7 @@ from benchmarks.peers import logins, tls, transactions, work
 from benchmarks.peers.abuse import abuse
 from benchmarks.peers.apache_kafka import ApacheKafka
 from benchmarks.peers.clusters import Clusters
+from benchmarks.peers.links import links
 from benchmarks.peers.maven import find_installation
 from benchmarks.peers.open_transactions import open_transactions
 from benchmarks.peers.peer import Peer, Size
@@ -53,6 +54,7 @@ _WHOLE_PARTS: dict[str, Part] = {
 _SMALL_PARTS: dict[str, Part] = {
     "requests-one": requests,
     "produce-one": partial(work.produce, at_least=0.6),
+    "links": links,
     "abuse": abuse,
     "spark": _spark,
 }
