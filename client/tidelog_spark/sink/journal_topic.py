@@ -20,7 +20,7 @@ from tidelog_spark.clients import cluster_client
 from tidelog_spark.sink.clients import JOURNAL_TIMEOUT_MS, drop_journal_producer, journal_producer, shared_admin
 from tidelog_spark.sink.journal import Journal, SinkState, key_of
 from tidelog_spark.sink.options import SinkPlan
-from tidelog_spark.source.fetcher import fetch_range
+from tidelog_spark.source.fetcher import Fetched, fetch_range
 from tidelog_spark.source.offsets import OffsetRange
 from tidelog_spark.source.options import SourceOptions
 
@@ -61,7 +61,8 @@ class JournalTopic:
         if end > self._next_offset:
             planned = OffsetRange(JOURNAL_TOPIC, self._partition, self._next_offset, end)
             for fetched in fetch_range(self._source, planned):
-                self._apply(fetched.records, end)
+                self._apply(fetched, end)
+            self._next_offset = end
         return self._journal.state
 
     def append(self, state: SinkState) -> None:
@@ -92,12 +93,11 @@ class JournalTopic:
             raise
         return written.offsets[-1]
 
-    def _apply(self, records: bytes, end: int) -> None:
-        for position, _ in data_batches(records, []):
-            for record in iter_records(records, position, self._next_offset):
+    def _apply(self, fetched: Fetched, end: int) -> None:
+        for position, _ in data_batches(fetched.records, []):
+            for record in iter_records(fetched.records, position, fetched.offset):
                 if record.offset < end and record.key is not None:
                     self._journal.apply(record.key, record.value)
-        self._next_offset = end
 
     def _ensure_exists(self) -> None:
         if self._exists:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,7 @@ from tidelog import AdminClient, Producer
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_spark.sink.execution import Execution, task_id
+from tidelog_spark.sink.journal_topic import JOURNAL_TOPIC, JournalTopic
 from tidelog_spark.sink.protocol import (
     Attempt,
     Command,
@@ -194,3 +196,20 @@ def test_cluster_without_two_phase_commits_is_told_before_any_row() -> None:
         with pytest.raises(ConfigError, match=r'set the option sink.semantics to "at-least-once"'):
             Runner(fake).write(Attempt(SINK, "run", 0), 0)
         assert fake.end_offset("t") == 0
+
+
+def test_journal_is_read_to_its_end_when_that_takes_several_fetches(fake: FakeCluster) -> None:
+    plan = plan_of(fake)
+    written = JournalTopic(plan, SINK)
+    state = written.read().claimed("first")
+    written.append(state)
+    # The topic's segments have a mebibyte, and a fetch reads one segment.
+    filler = Producer(fake.client_settings())
+    for _ in range(3):
+        filler.produce(JOURNAL_TOPIC, b"x" * 600_000, b"other/marker", partition=zlib.crc32(SINK.encode()) % 16)
+    filler.flush()
+    last = written.read().claimed("second")
+    written.append(last)
+
+    assert written.read() == last
+    assert JournalTopic(plan, SINK).read() == last
