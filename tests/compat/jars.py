@@ -81,6 +81,13 @@ def spark_format_jar(package: str) -> Path:
     return jar
 
 
+@cache
+def postgresql_jar() -> Path:
+    """Return the JDBC driver of PostgreSQL. Raises Unavailable."""
+    [jar] = resolve(_HERE / "java" / "jdbc" / "pom.xml", BUILD / "jdbc").glob("*.jar")
+    return jar
+
+
 def _spark_jars(pom: Path, name: str, *options: str) -> list[Path]:
     installed = version("pyspark")
     try:
