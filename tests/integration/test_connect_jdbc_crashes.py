@@ -70,7 +70,7 @@ def test_table_is_copied_exactly_once_while_processes_are_killed(
         pytest.skip(str(error))
     fill(database)
     with AdminClient(cluster.client_settings()) as admin:
-        admin.create_topics([NewTopic("jdbc-orders", PARTITIONS, 3)]).wait()
+        admin.create_topics([NewTopic("jdbc-orders", PARTITIONS, 3)])["jdbc-orders"].result(30)
     settings = {
         "bootstrap.servers": cluster.bootstrap_servers,
         "session.timeout.ms": "6000",

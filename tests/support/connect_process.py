@@ -24,7 +24,7 @@ class ConnectProcess:
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         given = {"listeners": self.url, **settings}
         overrides = [part for key, value in given.items() for part in ("--override", f"{key}={value}")]
-        self._command = [sys.executable, "-m", "tidelog_cli.main", "connect", *overrides]
+        self._command = [str(Path(sys.executable).with_name("tidelog")), "connect", *overrides]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._http = httpx2.Client(base_url=self.url, timeout=_TIMEOUT_S, trust_env=False)

@@ -82,6 +82,11 @@ class Connector(ABC):
         return False
 
     @classmethod
+    def check(cls, settings: Settings) -> Mapping[str, str]:
+        """Return the errors of settings that do not fit each other, by their names. Each of them is valid alone."""
+        return {}
+
+    @classmethod
     def tasks(cls, settings: Settings) -> int:
         """Return the number of tasks that the connector can use, at most ``tasks.max``."""
         return int(settings["tasks.max"])

@@ -11,6 +11,7 @@ from typing import Any
 from tidelog_connect.configuration import ConfigDef, ConfigException, ConfigValue
 from tidelog_connect.connectors.connector import SINK, Connector
 from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
+from tidelog_connect.connectors.jdbc import JdbcSinkConnector, JdbcSourceConnector
 from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
 from tidelog_connect.connectors.step_settings import pipeline_of, settings_of_steps
 from tidelog_connect.converters import CONVERTERS, HEADER_CONVERTERS
@@ -20,7 +21,12 @@ from tidelog_connect.pipeline import Pipeline
 from tidelog_connect.predicates import PREDICATES
 from tidelog_connect.transforms.registry import TRANSFORMS
 
-BUILT_IN: tuple[type[Connector], ...] = (FileStreamSinkConnector, FileStreamSourceConnector)
+BUILT_IN: tuple[type[Connector], ...] = (
+    FileStreamSinkConnector,
+    FileStreamSourceConnector,
+    JdbcSinkConnector,
+    JdbcSourceConnector,
+)
 ENTRY_POINTS = "tidelog.connectors"
 _OTHER_PLUGINS = (
     ("transformation", TRANSFORMS),
@@ -195,6 +201,10 @@ class Registry:
                 near = difflib.get_close_matches(key, list(definition.keys), n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 outcomes[key] = ConfigValue(key, config[key], errors=[f"Unknown configuration {key}{hint}"])
+        if not any(each.errors for each in outcomes.values()):
+            given = {**config, **{key: each.value for key, each in outcomes.items()}}
+            for key, error in connector.check(given).items():
+                outcomes[key].errors.append(error)
         return definition, outcomes
 
 

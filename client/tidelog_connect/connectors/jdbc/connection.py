@@ -168,7 +168,7 @@ def translated(error: Py4JJavaError | PySparkException) -> DatabaseError:
     """Return the error of the database with its SQLSTATE, or that of Spark, which has states of its own."""
     cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     if isinstance(error, PySparkException) and error.getCondition() == _RAISED:
-        return DatabaseError(error.getMessageParameters()[_RAISED_TEXT], _RAISED_STATE)
+        return DatabaseError((error.getMessageParameters() or {}).get(_RAISED_TEXT, str(error)), _RAISED_STATE)
     first = cause
     while cause is not None:
         if hasattr(cause, "getSQLState"):

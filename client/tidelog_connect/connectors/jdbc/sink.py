@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -62,14 +62,13 @@ class JdbcSinkConnector(SinkConnector):
         return sink_config()
 
     @classmethod
-    def tasks(cls, settings: Settings) -> int:
-        """Return ``tasks.max``.
-
-        Raises:
-            ConfigException: the settings do not fit together.
-        """
-        SinkSettings.of(settings)
-        return int(settings["tasks.max"])
+    def check(cls, settings: Settings) -> Mapping[str, str]:
+        """Return the error of settings that do not fit the mode, which is among those of ``pk.mode``."""
+        try:
+            SinkSettings.of(settings)
+        except ConfigException as error:
+            return {"pk.mode": error.message}
+        return {}
 
     def put(self, rows: DataFrame, batch: Batch) -> None:
         """Write a batch, and try again after errors that can pass.

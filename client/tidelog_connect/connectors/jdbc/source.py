@@ -20,7 +20,7 @@ from tidelog_connect.connectors.jdbc.positions import (
     table_partition,
 )
 from tidelog_connect.connectors.jdbc.postgresql import Source, relation_of, relation_of_query, tables_query
-from tidelog_connect.connectors.jdbc.source_settings import SourceSettings, source_config
+from tidelog_connect.connectors.jdbc.source_settings import BULK, SourceSettings, source_config
 from tidelog_connect.connectors.jdbc.tables import SourceColumn, TableId, chosen_tables
 from tidelog_connect.connectors.jdbc.types import UNBOUNDED_SCALE, is_unbounded, source_schema
 from tidelog_connect.connectors.offsets import partition_key
@@ -67,14 +67,18 @@ class JdbcSourceConnector(SourceConnector):
         return source_config()
 
     @classmethod
-    def tasks(cls, settings: Settings) -> int:
-        """Return ``tasks.max``, by which each batch is divided; 1 if rows have no order.
+    def check(cls, settings: Settings) -> Mapping[str, str]:
+        """Return the error of settings that do not fit the mode, which is among those of ``mode``."""
+        try:
+            SourceSettings.of(settings)
+        except ConfigException as error:
+            return {"mode": error.message}
+        return {}
 
-        Raises:
-            ConfigException: the settings do not fit together.
-        """
-        own = SourceSettings.of(settings)
-        return own.tasks if own.incrementing or own.timestamps else 1
+    @classmethod
+    def tasks(cls, settings: Settings) -> int:
+        """Return ``tasks.max``, by which each batch is divided; 1 if rows have no order."""
+        return 1 if settings["mode"] == BULK else int(settings["tasks.max"])
 
     @classmethod
     def check_offset(cls, partition: Mapping[str, Any], offset: Mapping[str, Any] | None) -> None:
