@@ -25,6 +25,7 @@ from tidelog_connect.server.source_run import SourceRun
 from tidelog_connect.server.spark_queries import SparkQueries
 from tidelog_connect.server.topic_storage import TopicStorage
 from tidelog_connect.server.worker import Worker
+from tidelog_foundation.errors import ErrorCode, error_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +106,7 @@ class ConnectServer:
         try:
             while not self._stopping.is_set():
                 membership.step(_STEP_S)
+                self._session.check()
         except BaseException as error:  # noqa: BLE001 - `run` raises it on the main thread
             self._failure = error
             self.stop()
@@ -148,6 +150,22 @@ class _Once:
             if self._created is None:
                 self._created = self._create()
             return self._created
+
+    def check(self) -> None:
+        """Check that the JVM of the session lives: without it, no connector could ever run again on this worker.
+
+        Raises:
+            TidelogError: it has ended.
+        """
+        if self._created is None:
+            return
+        process = getattr(self._created.sparkContext._gateway, "proc", None)
+        if process is not None and process.poll() is not None:
+            raise error_for(
+                ErrorCode._FAIL,
+                f"Spark's driver has ended with exit status {process.returncode}: the worker ends, so that another one "
+                "takes over, or a supervisor starts it again",
+            )
 
 
 def spark_session(settings: WorkerSettings) -> SparkSession:
