@@ -24,7 +24,7 @@ from tidelog.testing import LocalCluster
 ROWS = int(os.environ.get("TIDELOG_JDBC_ROWS", "100000"))
 KILLS = int(os.environ.get("TIDELOG_JDBC_KILLS", "5"))
 DEADLINE_S = 3000
-BATCHES = 40
+BATCHES = 25
 PARTITIONS = 4
 
 pytestmark = [

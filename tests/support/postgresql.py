@@ -66,9 +66,10 @@ class PostgreSql:
         return found
 
     def start(self) -> None:
-        """Create the database's files, and start the server."""
+        """Start the server. The first time, create its files."""
         data = self._folder / "data"
-        self._run("initdb", "-D", str(data), "-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        if not data.exists():
+            self._run("initdb", "-D", str(data), "-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k '' -c fsync=off -c max_wal_size=4GB"
         self._run("pg_ctl", "-D", str(data), "-w", "-l", str(self._folder / "log"), "-o", options, "start")
 

@@ -48,7 +48,7 @@ class ConnectServer:
 
     def __init__(self, settings: WorkerSettings, session: Callable[[], SparkSession]) -> None:
         self._settings = settings
-        self._session = _Once(session)
+        self._session = SharedSession(session)
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         registry = Registry.installed(version(), settings.converters)
@@ -137,7 +137,7 @@ class ConnectServer:
         Checkpoints(self._session(), self._settings).forget(name)
 
 
-class _Once:
+class SharedSession:
     """A Spark session that is created at its first use."""
 
     def __init__(self, create: Callable[[], SparkSession]) -> None:
@@ -146,6 +146,7 @@ class _Once:
         self._created: SparkSession | None = None
 
     def __call__(self) -> SparkSession:
+        """Return the session."""
         with self._lock:
             if self._created is None:
                 self._created = self._create()
