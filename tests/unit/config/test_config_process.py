@@ -179,3 +179,35 @@ def test_run_process_lets_tasks_of_libraries_take_their_last_steps(tmp_path: Pat
     command = [sys.executable, str(tmp_path / "script.py"), "p"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (code, "ended\n"), ended.stderr
+
+
+WAITING = """
+import asyncio
+import signal
+import sys
+from tidelog_foundation.config.process import run_process
+
+async def main(properties):
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    print("runs", flush=True)
+    await stop.wait()
+    print("has stopped", flush=True)
+
+sys.exit(run_process(main))
+"""
+
+
+@pytest.mark.costly
+def test_supervised_process_stops_in_order_when_its_standard_input_ends(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("")
+    (tmp_path / "script.py").write_text(WAITING)
+    command = [sys.executable, str(tmp_path / "script.py"), "p", "--until-eof"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, cwd=tmp_path, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "runs\n"
+        process.stdin.close()
+        assert process.stdout.readline() == "has stopped\n"
+        assert process.wait(20) == 0
