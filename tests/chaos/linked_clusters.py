@@ -169,6 +169,7 @@ class Nemesis:
         self._clusters = clusters
         self._random = random.Random(seed)
         self.counts: Counter[str] = Counter()
+        self._cuts: Counter[tuple[Member, Member | None]] = Counter()
 
     def run(self, seconds: float) -> None:
         """Inject faults for so many seconds; all are over at the end."""
@@ -208,13 +209,18 @@ class Nemesis:
         for other in MEMBERS:
             if other == member or (fault == "cut-link" and other[0] == member[0]):
                 continue
-            cut(member, other, is_cut=is_cut)
+            self._pass(member, other, is_cut=is_cut)
             if fault != "cut-one-way":
-                # The other direction of two faults at a time may be cut already, and be passed by the first to end.
-                with contextlib.suppress(RuntimeError):
-                    cut(other, member, is_cut=is_cut)
+                self._pass(other, member, is_cut=is_cut)
         if fault == "cut":
-            cut(member, None, is_cut=is_cut)
+            self._pass(member, None, is_cut=is_cut)
+
+    def _pass(self, first: Member, second: Member | None, *, is_cut: bool) -> None:
+        """Cut a direction, or pass packets again once no fault cuts it."""
+        before = self._cuts[first, second]
+        self._cuts[first, second] += 1 if is_cut else -1
+        if not before or not self._cuts[first, second]:
+            cut(first, second, is_cut=is_cut)
 
 
 def ends(cluster: LocalCluster, topic: str) -> list[int]:
@@ -351,9 +357,11 @@ def main() -> None:
         for writer in writers:
             writer.start()
         nemesis = Nemesis(clusters, options.seed)
-        nemesis.run(options.seconds)
-        for writer in writers:
-            writer.stop()
+        try:
+            nemesis.run(options.seconds)
+        finally:
+            for writer in writers:
+                writer.stop()
         source.wait_ready(SETTLED_S)
         mirror.wait_ready(SETTLED_S)
         try:
