@@ -67,6 +67,17 @@ SECTIONS = (
         "Settings in the file of [`tidelog connect`](connect.md), next to those of clients and of Spark (`spark.*`).",
         "tidelog_connect.server.settings:WorkerConfig",
     ),
+    (
+        "Mirrors",
+        "Settings of the process in the file of [`tidelog mirror run`](mirroring.md), next to those of its clusters' "
+        "clients (those of [cluster links](#cluster-links) without `consumer.offset.`) and of flows.",
+        "tidelog_mirror.settings:ProcessConfig",
+    ),
+    (
+        "Mirror flows",
+        "Settings of flows in that file: `SOURCE->TARGET.KEY`, or `KEY` for all flows.",
+        "tidelog_mirror.settings:FlowConfig",
+    ),
 )
 """Title, introduction and settings class of each section, the class as ``module:Class``."""
 

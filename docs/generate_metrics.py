@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tidelog_foundation.metrics import Metric
+from tidelog_mirror import metrics as mirror
 from tidelog_node.server import metrics as node
 from tidelog_operator import metrics as operator
 from tidelog_quorum.server import metrics as controller
@@ -52,7 +53,7 @@ second, so that readers cannot exhaust a process. `metrics.listeners` is not set
 
 `tidelog dev --metrics` and `LocalCluster(metrics=True)` open such a port on loopback for every process, and the
 [Kubernetes manifests](../deploy/README.md) one in every pod. The [operator](operator.md) serves metrics alone, at the
-address of its option `--metrics`.
+address of its option `--metrics`. A [mirror](mirroring.md#metrics) has the setting too.
 
 **Limits.** The number of series does not grow without bound. `metrics.topics.max` topics have series of their own, all
 others share the topic `(other)`; `metrics.group.offsets.max` committed offsets have series, the rest have none.
@@ -87,6 +88,7 @@ def render() -> str:
         ("Nodes", node.DECLARED),
         ("Controllers", controller.DECLARED),
         ("Operator", operator.DECLARED),
+        ("Mirror", mirror.DECLARED),
     ):
         parts.append(f"\n## {title}\n")
         parts += [
@@ -109,7 +111,7 @@ def _row(metric: Metric) -> str:
 
 def _names() -> str:
     found: dict[str, list[str]] = {}
-    for _, metrics in (*node.DECLARED, *controller.DECLARED):
+    for _, metrics in (*node.DECLARED, *controller.DECLARED, *mirror.DECLARED):
         for metric in metrics:
             for name in metric.kafka:
                 names = found.setdefault(name, [])

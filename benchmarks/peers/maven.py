@@ -17,6 +17,7 @@ _POM = _HERE / "pom.xml"
 _REPOSITORY = _HERE.parent.parent
 _BUILD = _REPOSITORY / "build" / "peers"
 _SPARK_POM = _REPOSITORY / "tests" / "compat" / "java" / "spark" / "pom.xml"
+_MIRROR_POM = _HERE / "mirror" / "pom.xml"
 _SERVER_JAR = re.compile(r"kafka_2\.13-(\d+\.\d+\.\d+)\.jar")
 
 
@@ -59,6 +60,19 @@ def fetch_spark_jars() -> list[Path]:
         except subprocess.CalledProcessError:
             _fetch(_SPARK_POM, other)
     return sorted((libs if libs.exists() else other).glob("*.jar"))
+
+
+def fetch_mirror_jars() -> Path:
+    """Return the folder with MirrorMaker 2 and its dependencies, which Maven fetches if it is missing.
+
+    Raises:
+        FileNotFoundError: Maven is not installed.
+        subprocess.CalledProcessError: Maven failed.
+    """
+    libs = _BUILD / f"mirror-{pom_version(_MIRROR_POM.read_text())}"
+    if not libs.exists():
+        _fetch(_MIRROR_POM, libs)
+    return libs
 
 
 def pom_version(pom: str) -> str:

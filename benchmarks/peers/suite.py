@@ -16,6 +16,7 @@ from benchmarks.peers.apache_kafka import ApacheKafka
 from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.links import links
 from benchmarks.peers.maven import find_installation
+from benchmarks.peers.mirrors import mirrors
 from benchmarks.peers.open_transactions import open_transactions
 from benchmarks.peers.peer import Peer, Size
 from benchmarks.peers.requests import requests
@@ -60,9 +61,9 @@ _SMALL_PARTS: dict[str, Part] = {
 }
 _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
-_TLS, _LOGINS = "tls", "logins"
-"""The parts with clusters of their own, whose listeners have SSL or SASL_SSL."""
-PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _TLS, _LOGINS)
+_TLS, _LOGINS, _MIRRORS = "tls", "logins", "mirrors"
+"""The parts with clusters of their own: with SSL, with SASL_SSL, and with mirrors from one to the other."""
+PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _TLS, _LOGINS, _MIRRORS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,6 +109,10 @@ def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterat
         yield _TLS, _secured(options, alone, _WHOLE, tls.settings, tls.produce_and_consume)
     if _LOGINS in parts:
         yield _LOGINS, _secured(options, alone, _SMALL, logins.settings, logins.logins)
+    if _MIRRORS in parts and alone is None:
+        with _clusters(options, _SMALL, None) as clusters:
+            clusters.start()
+            yield _MIRRORS, mirrors(clusters)
 
 
 def _secured(

@@ -68,6 +68,14 @@ def transforms_class_path() -> str:
 
 
 @cache
+def mirror_class_path() -> str:
+    """Return the class path of MirrorMaker 2 and of the program in ``java/mirror``. Raises Unavailable."""
+    pom = _ROOT / "benchmarks" / "peers" / "mirror" / "pom.xml"
+    libs = f"{resolve(pom, BUILD / f'mirror-{_kafka_version(pom)}')}/*"
+    return f"{libs}{os.pathsep}{_compiled(_HERE / 'java' / 'mirror', libs, BUILD / 'mirror.jar')}"
+
+
+@cache
 def spark_jars() -> list[Path]:
     """Return the jars of Spark's Kafka source, in the version of PySpark or else of the pom. Raises Unavailable."""
     return _spark_jars(_HERE / "java" / "spark" / "pom.xml", "spark")

@@ -30,6 +30,7 @@ from tidelog.testing import LocalCluster
 from tidelog_cli.options.profiles import parse_profiles
 from tidelog_foundation.config import describe
 from tidelog_foundation.errors import TidelogError
+from tidelog_mirror.settings import parse_mirror_settings
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.server.config import QuorumConfig
 
@@ -47,8 +48,12 @@ _LOGIN = "sasl.jaas.config"
 
 
 def _check_properties(text: str) -> None:
-    """Refuse a properties file that neither a server nor a client takes, for one of its keys or for their mixture."""
-    keys = {_PREFIX.sub("", key) for key in javaproperties.loads(text)} - {_LOGIN}
+    """Refuse a properties file that no server, client or mirror takes, for one of its keys or for their mixture."""
+    properties = javaproperties.loads(text)
+    if "clusters" in properties:
+        parse_mirror_settings(properties)
+        return
+    keys = {_PREFIX.sub("", key) for key in properties} - {_LOGIN}
     unknown = {cls.__name__: sorted(keys - {info.key for info in describe(cls)}) for cls in CONFIGURATIONS}
     if all(unknown.values()):
         raise ValueError(f"no configuration has all keys of this block; unknown to each: {unknown}")

@@ -1,4 +1,4 @@
-"""``tidelog mirror``: create, list, describe, promote, failover, pause, resume."""
+"""``tidelog mirror``: mirror topics of links (create to resume), and ``run``, which does MirrorMaker 2's work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Annotated
 import typer
 
 from tidelog.admin import AdminClient, MirrorTopicInfo, MirrorTopicState
+from tidelog_cli.links.mirror_run import run
 from tidelog_cli.options.connection import Session, Yes, connected
 from tidelog_cli.output.printing import command_group, confirm, counted_names, fail, settle
 from tidelog_foundation.errors import ErrorCode, error_for
 
-app = command_group("Manage mirror topics, which cluster links copy.")
+app = command_group("Manage mirror topics of cluster links, or run a mirror as MirrorMaker 2 does.")
+app.command()(run)
 
 _COLUMNS = ("topic", "link", "state", "partitions", "lag")
 _PARTITION_COLUMNS = ("topic", "partition", "state", "log_end_offset", "high_watermark", "lag", "error")

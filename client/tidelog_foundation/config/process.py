@@ -69,9 +69,9 @@ def run_process(
         start_logging(properties)
         if supervise is not None and arguments.processes is not None:
             overrides = (f"--override={each}" for each in arguments.override)
-            _run(supervise(properties, arguments.processes, [arguments.file, *overrides]))
+            run_on_loop(supervise(properties, arguments.processes, [arguments.file, *overrides]))
         else:
-            _run(main(properties))
+            run_on_loop(main(properties))
     except TidelogError as error:
         print(f"{program}: {_one_line(error.message)}", file=sys.stderr)
         return EXIT_DISK_FAILURE if error.code is ErrorCode.KAFKA_STORAGE_ERROR else EXIT_CONFIGURATION
@@ -88,6 +88,18 @@ def _stop_at_eof() -> None:
         while os.read(0, 4096):
             pass
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def run_on_loop(main: Coroutine[None, None, None]) -> None:
+    """Run a coroutine to its end on a new event loop, uvloop's where that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        import asyncio
+
+        asyncio.run(_to_the_end(main))
+    else:
+        uvloop.run(_to_the_end(main))
 
 
 def _end_before_the_start(*_: object) -> None:
@@ -157,17 +169,6 @@ def _parse_arguments(program: str, argv: Sequence[str] | None, *, has_processes:
     text = "stop when the standard input ends, as that of a process whose supervisor ends"
     parser.add_argument(UNTIL_EOF, action="store_true", help=text)
     return parser.parse_args(argv)
-
-
-def _run(main: Coroutine[None, None, None]) -> None:
-    try:
-        import uvloop
-    except ImportError:
-        import asyncio
-
-        asyncio.run(_to_the_end(main))
-    else:
-        uvloop.run(_to_the_end(main))
 
 
 async def _to_the_end(main: Coroutine[None, None, None]) -> None:

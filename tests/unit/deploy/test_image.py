@@ -26,6 +26,7 @@ PACKAGES = (
     "tidelog_cli",
     "tidelog_connect",
     "tidelog_foundation",
+    "tidelog_mirror",
     "tidelog_node",
     "tidelog_operator",
     "tidelog_quorum",

@@ -1,0 +1,1 @@
+"""MirrorMaker 2's work: copies topics, groups' offsets and ACLs between clusters that speak Kafka's protocol."""
