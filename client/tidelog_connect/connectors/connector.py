@@ -130,6 +130,10 @@ class SinkConnector(Connector):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
+    def read_options(self) -> Mapping[str, str]:
+        """Return options of Tidelog's source, by which a batch has a least or greatest size."""
+        return {}
+
     @abstractmethod
     def put(self, rows: DataFrame, batch: Batch) -> None:
         """Write a batch. After a crash, a batch may come again with the same id, number and rows.

@@ -11,6 +11,7 @@ from typing import Any
 from tidelog_connect.configuration import ConfigDef, ConfigException, ConfigValue
 from tidelog_connect.connectors.connector import SINK, Connector
 from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
+from tidelog_connect.connectors.files.sink import FilesSinkConnector
 from tidelog_connect.connectors.jdbc import JdbcSinkConnector, JdbcSourceConnector
 from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
 from tidelog_connect.connectors.step_settings import pipeline_of, settings_of_steps
@@ -26,6 +27,7 @@ BUILT_IN: tuple[type[Connector], ...] = (
     FileStreamSourceConnector,
     JdbcSinkConnector,
     JdbcSourceConnector,
+    FilesSinkConnector,
 )
 ENTRY_POINTS = "tidelog.connectors"
 _OTHER_PLUGINS = (

@@ -136,6 +136,7 @@ class SinkRun:
         stream = (
             self._spark.readStream.format("tidelog")
             .options(**self._settings.client, **subscription, includeHeaders="true")
+            .options(**self._connector.read_options())
             .option("startingOffsets", json.dumps(start) if start else "earliest")
             .load()
         )
