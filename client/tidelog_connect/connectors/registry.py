@@ -10,6 +10,7 @@ from typing import Any
 
 from tidelog_connect.configuration import ConfigDef, ConfigException, ConfigValue
 from tidelog_connect.connectors.connector import SINK, Connector
+from tidelog_connect.connectors.datagen.source import DatagenConnector
 from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from tidelog_connect.connectors.files.sink import FilesSinkConnector
 from tidelog_connect.connectors.jdbc import JdbcSinkConnector, JdbcSourceConnector
@@ -28,6 +29,7 @@ BUILT_IN: tuple[type[Connector], ...] = (
     JdbcSinkConnector,
     JdbcSourceConnector,
     FilesSinkConnector,
+    DatagenConnector,
 )
 ENTRY_POINTS = "tidelog.connectors"
 _OTHER_PLUGINS = (
