@@ -28,10 +28,13 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """The position behind the last record of one part of a source, such as a file: any JSON objects."""
+    """The position behind the last record of one part of a source, such as a file: any JSON objects.
+
+    None forgets the position of a part that is gone.
+    """
 
     partition: Mapping[str, Any]
-    offset: Mapping[str, Any]
+    offset: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

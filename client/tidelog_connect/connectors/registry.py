@@ -13,6 +13,7 @@ from tidelog_connect.connectors.connector import SINK, Connector
 from tidelog_connect.connectors.datagen.source import DatagenConnector
 from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from tidelog_connect.connectors.files.sink import FilesSinkConnector
+from tidelog_connect.connectors.files.source import FilesSourceConnector
 from tidelog_connect.connectors.jdbc import JdbcSinkConnector, JdbcSourceConnector
 from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
 from tidelog_connect.connectors.step_settings import pipeline_of, settings_of_steps
@@ -29,6 +30,7 @@ BUILT_IN: tuple[type[Connector], ...] = (
     JdbcSinkConnector,
     JdbcSourceConnector,
     FilesSinkConnector,
+    FilesSourceConnector,
     DatagenConnector,
 )
 ENTRY_POINTS = "tidelog.connectors"

@@ -65,7 +65,8 @@ class SourceRun:
                 self._stopping.wait(self._settings.worker.source_poll_interval_ms / 1000)
                 continue
             topics = self._write_batch(batch)
-            position |= {partition_key(each.partition): each.offset for each in batch.offsets}
+            changed = {partition_key(each.partition): each.offset for each in batch.offsets}
+            position = {key: offset for key, offset in {**position, **changed}.items() if offset is not None}
             self._context.used(topics)
 
     def _fence(self) -> dict[str, Mapping[str, Any]]:

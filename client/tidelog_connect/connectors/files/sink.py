@@ -10,15 +10,14 @@ from tidelog_connect.configuration import ConfigDef, ConfigException
 from tidelog_connect.connectors.connector import Batch, Settings, SinkConnector
 from tidelog_connect.connectors.files.batch_commit import commit_batch
 from tidelog_connect.connectors.files.formats import FORMATS, check_installed, format_name
-from tidelog_connect.connectors.files.sink_settings import OPTION, check, sink_settings
+from tidelog_connect.connectors.files.sink_settings import check, sink_settings
+from tidelog_connect.connectors.options import is_option, options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _LEVEL = "_tidelog_level_"
 """The prefix of the columns by which Spark divides rows among folders. They are in no file."""
-_STRING_CONVERTER = "StringConverter"
-_TASKS_MAX = "tasks.max"
 
 
 class FilesSinkConnector(SinkConnector):
@@ -39,7 +38,7 @@ class FilesSinkConnector(SinkConnector):
     @classmethod
     def is_own(cls, key: str) -> bool:
         """Tell whether a setting is an option of Spark's writer."""
-        return key.startswith(OPTION) and key.removeprefix(OPTION).lower() != "path"
+        return is_option(key)
 
     @classmethod
     def check(cls, settings: Settings) -> Mapping[str, str]:
@@ -127,8 +126,6 @@ class FilesSinkConnector(SinkConnector):
         from pyspark.sql import types
 
         value, kind = sql.col("value"), rows.schema["value"].dataType
-        if isinstance(kind, types.BinaryType) and self.settings["value.converter"].endswith(_STRING_CONVERTER):
-            value, kind = value.cast("string"), types.StringType()
         if self._format.source == "text" and not isinstance(kind, types.StructType | types.VariantType):
             return [value.cast("string").alias("value")]
         if self._format.source == "text" or self._writes_json_text(rows):
@@ -154,8 +151,7 @@ class FilesSinkConnector(SinkConnector):
         return (dot + ends).replace(".txt", self._format.extension)
 
     def _options(self) -> dict[str, str]:
-        given = {key.removeprefix(OPTION): text for key, text in self.settings.items() if key.startswith(OPTION)}
-        return {**self._format.options, **given}
+        return {**self._format.options, **options_of(self.settings)}
 
 
 def place(path: str, prefixes: Sequence[str], name: str) -> str:

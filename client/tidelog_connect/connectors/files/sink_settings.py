@@ -19,7 +19,6 @@ from tidelog_connect.configuration import (
 from tidelog_connect.connectors.files.formats import FORMATS, format_name
 from tidelog_connect.connectors.files.path_format import PATHS, date_folders, path_format_of
 
-OPTION = "option."
 DEFAULT, FIELD, TIME = "DefaultPartitioner", "FieldPartitioner", "TimeBasedPartitioner"
 PARTITIONERS = (DEFAULT, FIELD, TIME, *PATHS)
 EXTRACTORS = ("Wallclock", "Record", "RecordField")
