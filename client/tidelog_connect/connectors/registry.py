@@ -14,6 +14,7 @@ from tidelog_connect.connectors.datagen.source import DatagenConnector
 from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from tidelog_connect.connectors.files.sink import FilesSinkConnector
 from tidelog_connect.connectors.files.source import FilesSourceConnector
+from tidelog_connect.connectors.http.sink import HttpSinkConnector
 from tidelog_connect.connectors.jdbc import JdbcSinkConnector, JdbcSourceConnector
 from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
 from tidelog_connect.connectors.step_settings import pipeline_of, settings_of_steps
@@ -32,6 +33,7 @@ BUILT_IN: tuple[type[Connector], ...] = (
     FilesSinkConnector,
     FilesSourceConnector,
     DatagenConnector,
+    HttpSinkConnector,
 )
 ENTRY_POINTS = "tidelog.connectors"
 _OTHER_PLUGINS = (
