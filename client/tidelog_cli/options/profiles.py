@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from tidelog_foundation.config import config_keys, describe, parse_config
 from tidelog_foundation.config.providers import has_reference, is_declaration
 from tidelog_foundation.config.settings import HIDDEN, unknown_key
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.replaced_files import replace_file
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -183,23 +183,8 @@ def _rewrite(path: Path, change: Callable[[TOMLDocument], None]) -> None:
     if "current" in document and "current" not in tomlkit.parse(text):
         current = document.pop("current")
         document = tomlkit.parse(f"current = {tomlkit.item(str(current)).as_string()}\n\n{tomlkit.dumps(document)}")
-    _replace(path, tomlkit.dumps(document))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace a file as a whole; only its owner can read it from the start."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".profile-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), _MODE)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    replace_file(path, tomlkit.dumps(document).encode(), _MODE)
 
 
 def _profile(name: str, table: Mapping[str, Any]) -> Profile:

@@ -19,6 +19,7 @@ from tidelog_connect.connectors.connector import (
 )
 from tidelog_connect.connectors.offsets import partition_key
 from tidelog_connect.schemas import ConnectSchema, SchemaType
+from tidelog_foundation.replaced_files import replace_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,19 +186,10 @@ def append_batch(path: Path, batch_id: str, values: list[bytes | None]) -> None:
     if known is not None and known["batch"] == batch_id:
         length = known["length"]
     else:
-        _replace(marker, json.dumps({"batch": batch_id, "length": length}))
+        replace_file(marker, json.dumps({"batch": batch_id, "length": length}).encode())
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(length)
         file.seek(length)
         file.write(b"".join(b"null\n" if value is None else value + b"\n" for value in values))
         file.flush()
         os.fsync(file.fileno())
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

@@ -7,7 +7,6 @@ organization.
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.replaced_files import replace_file
 
 _DAY: Final = timedelta(days=1)
 _OWN_LIFETIME: Final = 3650 * _DAY
@@ -57,13 +57,13 @@ class Issued:
 
     def write_pem(self, path: Path, password: str | None = None) -> Path:
         """Write the key and the certificate into one file, which only its owner can read."""
-        return _replace(path, (self.key_pem(password) + self.certificate_pem).encode(), _PRIVATE)
+        return replace_file(path, (self.key_pem(password) + self.certificate_pem).encode(), _PRIVATE)
 
     def write_pkcs12(self, path: Path, password: str) -> Path:
         """Write the key and both certificates into a PKCS12 store, which only its owner can read."""
         encryption = BestAvailableEncryption(password.encode())
         data = pkcs12.serialize_key_and_certificates(b"me", self.key, self.certificate, [self.authority], encryption)
-        return _replace(path, data, _PRIVATE)
+        return replace_file(path, data, _PRIVATE)
 
 
 class Authority:
@@ -91,7 +91,7 @@ class Authority:
         """
         authority = cls(name)
         if not path.exists():
-            _replace(path, (_unencrypted(authority._key) + authority.pem).encode(), _PRIVATE)
+            replace_file(path, (_unencrypted(authority._key) + authority.pem).encode(), _PRIVATE)
             return authority
         data = path.read_bytes()
         try:
@@ -111,7 +111,7 @@ class Authority:
 
     def write_pem(self, path: Path) -> Path:
         """Write the certificate, without the key."""
-        return _replace(path, self.pem.encode(), _PUBLIC)
+        return replace_file(path, self.pem.encode(), _PUBLIC)
 
     def issue(
         self,
@@ -198,13 +198,3 @@ def _host(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _replace(path: Path, data: bytes, mode: int) -> Path:
-    """Replace a file as a whole; it has its mode from the start."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(data)
-    temporary.replace(path)
-    return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from uuid import uuid4
 
 from tidelog import Consumer, Producer, TopicPartition
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog_foundation.replaced_files import replace_file
 from tidelog_spark.sql.catalog import Catalog, Changes, parse_catalog, to_yaml
 from tidelog_spark.sql.errors import SqlError
 from tidelog_spark.sql.topics import Topics
@@ -69,9 +69,7 @@ class FolderStore:
                 path.unlink(missing_ok=True)
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-            temporary.write_text(text)
-            os.replace(temporary, path)
+            replace_file(path, text.encode())
 
 
 class TopicStore:

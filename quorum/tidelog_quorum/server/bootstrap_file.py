@@ -6,12 +6,11 @@ the records to the metadata log; afterwards the file has no effect. Only its own
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.replaced_files import replace_file
 from tidelog_quorum.metadata.batches import encode_batches, frame_batches, read_frames
 from tidelog_quorum.metadata.codec import decode_batch
 from tidelog_quorum.metadata.records import MetadataRecord
@@ -34,18 +33,10 @@ def write_bootstrap_records(directory: Path, records: Iterable[MetadataRecord]) 
         TidelogError: KAFKA_STORAGE_ERROR.
     """
     path = directory / _NAME
-    temporary = path.with_suffix(".writing")
     try:
         make_private_folder(directory)
-        temporary.unlink(missing_ok=True)
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
-            file.writelines(frame_batches(encode_batches(records)))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        replace_file(path, b"".join(frame_batches(encode_batches(records))), FILE_MODE)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write {path}: {error.strerror}") from error
     return path
 
