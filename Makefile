@@ -67,7 +67,7 @@ chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its client
 	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 tests/integration tests/chaos
 
 compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Kafka Streams, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's); run all examples of streams
-	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat tests/integration/test_stream_examples.py --timeout 300 $(ARGS)
+	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat tests/integration/test_stream_examples.py tests/integration/test_connect*.py --timeout 300 $(ARGS)
 
 upgrade: $(VENV)/.dev ## Upgrade a cluster from an earlier release and back, under load (FROM=git ref; default: the newest tag)
 	@TIDELOG_UPGRADE_FROM="$(FROM)" $(BIN)/python -m pytest tests/upgrade --timeout 900 $(ARGS)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,3 +92,8 @@ def spark(spark_under_test: Spark) -> Iterator[SparkSession]:
     session = tidelog.spark.session("tests", spark_under_test.master, settings)
     yield session
     session.stop()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("compat") is not None and "TIDELOG_COMPAT" not in os.environ:
+        pytest.skip("dear: make compat runs it")

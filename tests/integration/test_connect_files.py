@@ -178,8 +178,9 @@ def _values(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.compat
+@pytest.mark.chaos
 @pytest.mark.timeout(900)
+@pytest.mark.skipif("TIDELOG_CHAOS_ROUNDS" not in os.environ, reason="make chaos runs it: it takes minutes")
 def test_worker_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     target = tmp_path / "files"
     config = {

@@ -244,7 +244,7 @@ DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBroker
 _READ_ONLY_KEYS = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     advertised.listeners allow.everyone.if.no.acl.found authorizer.class.name
-    auto.create.topics.enable auto.leader.rebalance.enable
+    auto.create.topics.enable auto.leader.rebalance.enable bootstrap.listeners
     broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms
     cluster.id connection.failed.authentication.delay.ms connections.max.idle.ms connections.max.reauth.ms
     controlled.shutdown.timeout.ms controller.listener.names

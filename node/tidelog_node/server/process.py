@@ -264,6 +264,26 @@ class Node:
             self._lifecycle.note_applied,
             self._controller.error_of,
         )
+        self._create_coordinators()
+        self._create_links()
+        limit = self._config.metrics_group_offsets_max
+        add_service_metrics(
+            self.monitor,
+            PartitionMetrics(self._registry, self._directories),
+            self._follower.snapshots,
+            LinkMetrics(self._links),
+            CoordinatorMetrics(self._groups, self._transactions, self._registry, limit),
+        )
+        self._settings.subscribe(self._change_settings)
+        self._sasl.start()
+        try:
+            with ungrouped():
+                async with asyncio.TaskGroup() as tasks:
+                    await self._serve(tasks)
+        finally:
+            await self._close_connections()
+
+    def _create_coordinators(self) -> None:
         self._groups = GroupCoordinator(
             self._registry,
             self._cache,
@@ -287,36 +307,18 @@ class Node:
         self._verifier = TransactionVerifier(
             self._broker_id, self._cache, self._coordinator_of, self._node_calls, self._add_partitions
         )
-        self._links = ClusterLinks(
-            LinkNode(
-                self._broker_id,
-                self._registry,
-                self._cache,
-                self._controller,
-                self._groups,
-                self._clock,
-                self._node_calls,
-            ),
-            self._broker_epoch,
-            fetcher_settings(self._config),
+
+    def _create_links(self) -> None:
+        node = LinkNode(
+            self._broker_id,
+            self._registry,
+            self._cache,
+            self._controller,
+            self._groups,
+            self._clock,
+            self._node_calls,
         )
-        add_service_metrics(
-            self.monitor,
-            PartitionMetrics(self._registry, self._directories),
-            self._follower.snapshots,
-            LinkMetrics(self._links),
-            CoordinatorMetrics(
-                self._groups, self._transactions, self._registry, self._config.metrics_group_offsets_max
-            ),
-        )
-        self._settings.subscribe(self._change_settings)
-        self._sasl.start()
-        try:
-            with ungrouped():
-                async with asyncio.TaskGroup() as tasks:
-                    await self._serve(tasks)
-        finally:
-            await self._close_connections()
+        self._links = ClusterLinks(node, self._broker_epoch, fetcher_settings(self._config))
 
     async def _close_connections(self) -> None:
         """Stop all listeners, and close the connections to other nodes and to controllers."""

@@ -92,6 +92,7 @@ OWN = {
     "leader.replication.throttled.rate": "LONG",
     "follower.replication.throttled.rate": "LONG",
     "replica.alter.log.dirs.io.max.bytes.per.second": "LONG",
+    "bootstrap.listeners": "STRING",
     "cluster.id": "STRING",
     "controlled.shutdown.timeout.ms": "LONG",
     "health.listener": "STRING",
