@@ -145,7 +145,7 @@ class TelemetryPusher:
         request = pb.GetTelemetrySubscriptionsRequest(
             client_instance_id=ask.client_instance_id,
             client_software_name=_SOFTWARE,
-            client_software_version=await asyncio.to_thread(_version),
+            client_software_version=await _read_version(),
         )
         found = await self._connection().call(lambda c: c.log.GetTelemetrySubscriptions(request, timeout=_TIMEOUT_S))
         return Subscribed(
@@ -201,6 +201,18 @@ class TelemetryPusher:
     def _connection(self) -> Connection:
         assert self._address is not None
         return self._cluster.connection_to(self._address)
+
+
+async def _read_version() -> str:
+    """Return the version of the SDK, read on another thread.
+
+    Raises:
+        TidelogError: _DESTROY, the interpreter ends and starts no threads any more.
+    """
+    try:
+        return await asyncio.to_thread(_version)
+    except RuntimeError as error:
+        raise error_for(ErrorCode._DESTROY, f"the client's telemetry ends: {error}") from error
 
 
 @functools.cache

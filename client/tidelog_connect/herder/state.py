@@ -18,14 +18,14 @@ from tidelog_connect.herder.records import Record, Status, Store, TargetState
 class Connector:
     """A connector's configuration, target state and tasks.
 
-    ``revision`` counts changes of the configuration, and ``restarts`` the requests to restart. ``tasks`` are the
-    configurations of the last commit record; ``pending`` those of a later one.
+    ``revision`` is the offset of the last record after which a query that runs has to end: the connector's creation,
+    a changed configuration, a stop or a restart. ``tasks`` are the configurations of the last commit record;
+    ``pending`` those of a later one.
     """
 
     name: str
     config: Mapping[str, str]
-    revision: int = 1
-    restarts: int = 0
+    revision: int
     tasks: tuple[Mapping[str, str], ...] = ()
     pending: dict[int, Mapping[str, str]] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class GroupState:
         """Assert what holds after each record."""
         for name, connector in self.connectors.items():
             assert connector.name == name
-            assert connector.revision >= 1
+            assert connector.revision >= 0
         assert all(self.topics.values())
         assert all(self.task_statuses.values())
 
@@ -75,9 +75,9 @@ class GroupState:
             if value is not None:
                 self.leader = Leader(str(value.get("worker_id")), str(value.get("url")), offset)
         elif key.startswith(records.CONNECTOR_PREFIX):
-            self._set_connector(key.removeprefix(records.CONNECTOR_PREFIX), value)
+            self._set_connector(key.removeprefix(records.CONNECTOR_PREFIX), value, offset)
         elif key.startswith(records.TARGET_STATE_PREFIX):
-            self._set_target_state(key.removeprefix(records.TARGET_STATE_PREFIX), value)
+            self._set_target_state(key.removeprefix(records.TARGET_STATE_PREFIX), value, offset)
         elif key.startswith(records.TASK_PREFIX):
             self._set_task(key.removeprefix(records.TASK_PREFIX), value)
         elif key.startswith(records.COMMIT_PREFIX):
@@ -85,11 +85,11 @@ class GroupState:
         elif key.startswith(records.RESTART_PREFIX):
             connector = self.connectors.get(key.removeprefix(records.RESTART_PREFIX))
             if connector is not None and value is not None:
-                connector.restarts += 1
+                connector.revision = offset
         elif key.startswith(records.LOGGER_PREFIX) and value is not None:
             self.logger_levels[key.removeprefix(records.LOGGER_PREFIX)] = str(value.get("level"))
 
-    def _set_connector(self, name: str, value: Mapping[str, Any] | None) -> None:
+    def _set_connector(self, name: str, value: Mapping[str, Any] | None, offset: int) -> None:
         if value is None:
             # The target state goes with the connector: a new one of the same name starts.
             self.connectors.pop(name, None)
@@ -101,18 +101,21 @@ class GroupState:
         config = {str(key): each for key, each in properties.items()}
         known = self.connectors.get(name)
         if known is None:
-            self.connectors[name] = Connector(name, config)
+            self.connectors[name] = Connector(name, config, offset)
         elif dict(known.config) != config:
             known.config = config
-            known.revision += 1
+            known.revision = offset
 
-    def _set_target_state(self, name: str, value: Mapping[str, Any] | None) -> None:
+    def _set_target_state(self, name: str, value: Mapping[str, Any] | None, offset: int) -> None:
         if value is None:
             self.target_states.pop(name, None)
             return
         state = value.get("state.v2", value.get("state"))
         if state in TargetState.__members__:
             self.target_states[name] = TargetState[state]
+            connector = self.connectors.get(name)
+            if connector is not None and state == TargetState.STOPPED.value:
+                connector.revision = offset
 
     def _set_task(self, rest: str, value: Mapping[str, Any] | None) -> None:
         found = records.name_and_index(rest)

@@ -3,7 +3,7 @@
 The leader has one supervisor from the moment it leads until it leads no more. A connector's run goes through
 
     STARTING ──started──► RUNNING ──stop──► STOPPING ──ended──► (none)
-        └──────failed────────┴──► FAILED, until its configuration, its target state or its restarts change
+        └──────failed────────┴──► FAILED, until its revision or its target state changes
 
 At most one run of a connector exists at a time: a new one starts after the end of the one before it.
 """
@@ -54,8 +54,8 @@ class _Phase(Enum):
 @dataclass(slots=True)
 class _Run:
     number: int
-    wanted: tuple[int, int]
-    """The revision and the restarts of the connector that this run has."""
+    revision: int
+    """The revision of the connector that this run has."""
     phase: _Phase
 
 
@@ -135,9 +135,8 @@ class Supervisor:
     def _advance(self, state: GroupState, connector: Connector, written: list[Record], commands: list[Command]) -> None:
         name, target = connector.name, state.target_state(connector.name)
         run = self._runs.get(name)
-        wanted = (connector.revision, connector.restarts)
         if run is not None and run.phase in (_Phase.STARTING, _Phase.RUNNING, _Phase.FAILED):
-            if target is TargetState.STARTED and run.wanted == wanted:
+            if target is TargetState.STARTED and run.revision == connector.revision:
                 return
             self._stop(name, commands)
             run = self._runs.get(name)
@@ -150,7 +149,7 @@ class Supervisor:
             tasks = [dict(each) for each in self._task_configs(connector.config)]
         except ValueError as error:
             if target is TargetState.STARTED:
-                self._runs[name] = _Run(self._next_run(), wanted, _Phase.FAILED)
+                self._runs[name] = _Run(self._next_run(), connector.revision, _Phase.FAILED)
             status = self._status(State.FAILED, str(error))
             if state.connector_statuses.get(name) != status:
                 written.append(records.connector_status_record(name, status))
@@ -159,7 +158,7 @@ class Supervisor:
         if target is TargetState.PAUSED:
             written += self._statuses(state, connector, State.PAUSED, count=len(tasks))
             return
-        started = _Run(self._next_run(), wanted, _Phase.STARTING)
+        started = _Run(self._next_run(), connector.revision, _Phase.STARTING)
         self._runs[name] = started
         commands.append(StartConnector(name, started.number, connector.config, len(tasks)))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.example_counts import examples
 
@@ -270,7 +270,13 @@ def test_records_without_sense_change_nothing(key: str, value: dict[str, Any]) -
 ACTIONS = ("create", "delete", "patch", "pause", "stop", "resume", "restart", "step", "execute", "fail", "lead")
 
 
+def acts(text: str) -> list[tuple[str, str]]:
+    return [(action, "a") for action in text.split()]
+
+
 @settings(max_examples=examples(150), deadline=None)
+@example(acts("create step execute stop resume"))
+@example(acts("create step execute delete create"))
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from("ab")), max_size=40))
 def test_any_history_ends_in_the_target_states_with_one_run_each(history: list[tuple[str, str]]) -> None:
     group = Group()

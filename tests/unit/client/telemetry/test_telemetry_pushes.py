@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 import time
 from collections.abc import Iterator
 
@@ -129,3 +130,20 @@ def test_clients_for_asyncio_have_an_instance_id(cluster: FakeCluster) -> None:
             return {bytes(await client.client_instance_id(DEADLINE_S)) for client in (producer, consumer, admin)}
 
     assert len(asyncio.run(ids())) == 3
+
+
+def test_telemetry_ends_in_silence_when_the_interpreter_starts_no_threads_any_more(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = threading.Event()
+
+    def refuse() -> str:
+        asked.set()
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(pusher, "_version", refuse)
+    with Producer(settings(cluster, "quiet")) as producer:
+        producer.produce("t", b"v")
+        assert producer.flush(DEADLINE_S) == 0
+        assert asked.wait(DEADLINE_S)
+    assert [record for record in caplog.records if record.name == pusher.logger.name] == []
