@@ -18,9 +18,9 @@ from tidelog_connect.herder.records import Record, Status, Store, TargetState
 class Connector:
     """A connector's configuration, target state and tasks.
 
-    ``revision`` is the offset of the last record after which a query that runs has to end: the connector's creation,
-    a changed configuration, a stop or a restart. ``tasks`` are the configurations of the last commit record;
-    ``pending`` those of a later one.
+    ``revision`` is the number, in the group, of the last change after which a query that runs has to end: the
+    connector's creation, a changed configuration, a stop or a restart. ``tasks`` are the configurations of the last
+    commit record; ``pending`` those of a later one.
     """
 
     name: str
@@ -50,6 +50,8 @@ class GroupState:
     topics: dict[str, set[str]] = field(default_factory=dict)
     logger_levels: dict[str, str] = field(default_factory=dict)
     leader: Leader | None = None
+    revisions: int = 0
+    """The number of changes that end queries."""
 
     def replay(self, record: Record, offset: int) -> None:
         """Apply a record. Records that are not understood change nothing."""
@@ -66,7 +68,7 @@ class GroupState:
         """Assert what holds after each record."""
         for name, connector in self.connectors.items():
             assert connector.name == name
-            assert connector.revision >= 0
+            assert 1 <= connector.revision <= self.revisions
         assert all(self.topics.values())
         assert all(self.task_statuses.values())
 
@@ -75,9 +77,9 @@ class GroupState:
             if value is not None:
                 self.leader = Leader(str(value.get("worker_id")), str(value.get("url")), offset)
         elif key.startswith(records.CONNECTOR_PREFIX):
-            self._set_connector(key.removeprefix(records.CONNECTOR_PREFIX), value, offset)
+            self._set_connector(key.removeprefix(records.CONNECTOR_PREFIX), value)
         elif key.startswith(records.TARGET_STATE_PREFIX):
-            self._set_target_state(key.removeprefix(records.TARGET_STATE_PREFIX), value, offset)
+            self._set_target_state(key.removeprefix(records.TARGET_STATE_PREFIX), value)
         elif key.startswith(records.TASK_PREFIX):
             self._set_task(key.removeprefix(records.TASK_PREFIX), value)
         elif key.startswith(records.COMMIT_PREFIX):
@@ -85,11 +87,11 @@ class GroupState:
         elif key.startswith(records.RESTART_PREFIX):
             connector = self.connectors.get(key.removeprefix(records.RESTART_PREFIX))
             if connector is not None and value is not None:
-                connector.revision = offset
+                connector.revision = self._next_revision()
         elif key.startswith(records.LOGGER_PREFIX) and value is not None:
             self.logger_levels[key.removeprefix(records.LOGGER_PREFIX)] = str(value.get("level"))
 
-    def _set_connector(self, name: str, value: Mapping[str, Any] | None, offset: int) -> None:
+    def _set_connector(self, name: str, value: Mapping[str, Any] | None) -> None:
         if value is None:
             # The target state goes with the connector: a new one of the same name starts.
             self.connectors.pop(name, None)
@@ -101,12 +103,12 @@ class GroupState:
         config = {str(key): each for key, each in properties.items()}
         known = self.connectors.get(name)
         if known is None:
-            self.connectors[name] = Connector(name, config, offset)
+            self.connectors[name] = Connector(name, config, self._next_revision())
         elif dict(known.config) != config:
             known.config = config
-            known.revision = offset
+            known.revision = self._next_revision()
 
-    def _set_target_state(self, name: str, value: Mapping[str, Any] | None, offset: int) -> None:
+    def _set_target_state(self, name: str, value: Mapping[str, Any] | None) -> None:
         if value is None:
             self.target_states.pop(name, None)
             return
@@ -115,7 +117,11 @@ class GroupState:
             self.target_states[name] = TargetState[state]
             connector = self.connectors.get(name)
             if connector is not None and state == TargetState.STOPPED.value:
-                connector.revision = offset
+                connector.revision = self._next_revision()
+
+    def _next_revision(self) -> int:
+        self.revisions += 1
+        return self.revisions
 
     def _set_task(self, rest: str, value: Mapping[str, Any] | None) -> None:
         found = records.name_and_index(rest)

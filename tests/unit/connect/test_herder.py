@@ -48,7 +48,7 @@ class Group:
         self.supervisor = self.lead(1)
 
     def lead(self, epoch: int) -> Supervisor:
-        self.running, self.pending = {}, []
+        self.running, self.pending, self.epoch = {}, [], epoch
         self.supervisor = Supervisor("a:8083", epoch, "1.0", task_configs)
         return self.supervisor
 
@@ -57,7 +57,8 @@ class Group:
             key, value = record.encoded()
             again = decoded(record.store, key, value)
             assert again == record
-            self.state.replay(record, len(self.log))
+            # As in a worker that leads: the records that it writes have its epoch in place of an offset.
+            self.state.replay(record, self.epoch)
             self.log.append((record, len(self.log)))
             self.state.check_invariants()
 
