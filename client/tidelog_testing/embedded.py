@@ -25,7 +25,7 @@ from tidelog_node.partitions import LogManager
 from tidelog_node.replication import FetchSession
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import BoundServer, Node
-from tidelog_node.server.tls import grpc_credentials, listener_certificates
+from tidelog_node.server.tls import grpc_credentials, listener_certificates, listener_tls
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.server.authorization import controller_guards
@@ -150,7 +150,10 @@ class EmbeddedCluster:
         credentials = grpc_credentials(certificates.get(config.grpc_listener.name))
         storage.grpc_port = bind_port(self._server, HOST, storage.grpc_port, credentials)
         servers = {config.grpc_listener.name: BoundServer(self._server, storage.grpc_port)}
-        with KafkaListeners.bind(config.kafka_listeners, settings.listener_limits, _LISTENER) as self._kafka:
+        tls = {
+            x.name: listener_tls(certificates[x.name], has_sasl=x.has_sasl) for x in config.kafka_listeners if x.has_tls
+        }
+        with KafkaListeners.bind(config.kafka_listeners, settings.listener_limits, _LISTENER, tls) as self._kafka:
             storage.kafka_port = self._kafka.ports[_LISTENER]
             directories = LogManager.open(config.log_dirs, config.cluster_id, NODE_ID, storage.files)
             with _closing(directories):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog_foundation.metrics import Family, Kind, Metric
+from tidelog_foundation.security import metrics as certificates
 
 if TYPE_CHECKING:
     from tidelog_mirror.flow_worker import FlowWorker
@@ -72,6 +73,7 @@ FAILURES: Final = Metric(
 DECLARED: Final = (
     ("Partitions", (RECORDS, BYTES, AGE, LATENCY, LAG)),
     ("Flows", (CHECKPOINTS, HEARTBEATS, FAILURES)),
+    ("Certificates", certificates.METRICS),
 )
 """The metrics by subject."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from tidelog_foundation.config.process import stop_signals, ungrouped
@@ -12,6 +12,8 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.monitoring.checks import Check
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.requests.stop_safety import DescribeStopSafetyResponse
+from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
+from tidelog_foundation.security.metrics import certificate_families
 from tidelog_mirror.cluster import MirrorCluster
 from tidelog_mirror.flow_worker import FlowWorker
 from tidelog_mirror.metrics import MirrorMetrics
@@ -42,13 +44,24 @@ class MirrorProcess:
         """Create the clients.
 
         Raises:
-            ConfigError: The certificates of a cluster's settings are invalid.
+            ConfigError: The certificates of a cluster's settings, or of the monitoring port, are invalid.
         """
         self._config = config
         self._clusters: list[MirrorCluster] = []
         self.workers = [FlowWorker(flow, self._client(flow.source), self._client(flow.target)) for flow in flows]
-        self._monitor = Monitor(config.process, {}, self._checks, _describe_stop)
-        self._monitor.add(MirrorMetrics(self.workers).families)
+        certificates = {
+            each.name: CertificateStore(each.name, config.monitoring[each.name].ssl)
+            for each in config.process.monitoring_listeners
+            if each.has_tls
+        }
+        self._certificates = tuple(certificates.values())
+        self._monitor = Monitor(config.process, certificates, self._checks, _describe_stop)
+        self._monitor.add(MirrorMetrics(self.workers).families, lambda: certificate_families(self._certificates))
+
+    @property
+    def monitoring_ports(self) -> Mapping[str, int]:
+        """The bound ports of the monitoring port by listener name, none before the start."""
+        return self._monitor.ports
 
     async def run(self) -> None:
         """Work until :meth:`stop`.
@@ -62,8 +75,11 @@ class MirrorProcess:
         try:
             with ungrouped():
                 async with asyncio.TaskGroup() as tasks:
-                    for worker in self.workers:
-                        tasks.create_task(worker.run(), name=f"mirror-{worker.flow.name}")
+                    renewal = tasks.create_task(watch_certificates(self._certificates), name="certificates")
+                    await asyncio.wait(
+                        [tasks.create_task(each.run(), name=f"mirror-{each.flow.name}") for each in self.workers]
+                    )
+                    renewal.cancel()
         finally:
             await self._monitor.stop()
             for cluster in self._clusters:

@@ -19,6 +19,8 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.link_settings import LinkConfig, parse_link_settings
 from tidelog_foundation.logs.settings import LoggingSettings
 from tidelog_foundation.monitoring.settings import MonitoringSettings
+from tidelog_foundation.security.listener_settings import ListenerSecurity, listener_security
+from tidelog_foundation.security.ssl_settings import is_listener_key
 from tidelog_mirror.patterns import NameFilter, check_patterns
 from tidelog_mirror.policy import IDENTITY_POLICY, POLICIES, ReplicationPolicy
 from tidelog_mirror.topic_plan import TopicSelection
@@ -255,6 +257,8 @@ class MirrorConfig:
     """A whole file."""
 
     process: ProcessConfig
+    monitoring: Mapping[str, ListenerSecurity]
+    """The security of the monitoring port's listeners, by name: ``ssl.KEY``, or ``listener.name.https.ssl.KEY``."""
     clusters: Mapping[str, LinkConfig]
     """The settings of each cluster's clients, by alias."""
     flows: tuple[Flow, ...]
@@ -288,11 +292,10 @@ def parse_mirror_settings(raw: Mapping[str, str]) -> MirrorConfig:
         ConfigError: A key is unknown, a value is invalid, or a cluster has no address. The text names the nearest key.
     """
     process = parse_config(ProcessConfig, {key: value for key, value in raw.items() if key in _OF_PROCESS})
-    if any(listener.has_tls for listener in process.monitoring_listeners):
-        raise ConfigError("metrics.listeners: the port of a mirror has no TLS; serve HTTP on loopback")
+    monitoring = listener_security(raw, process.monitoring_listeners)
     aliases = process.clusters
     _check_aliases(aliases)
-    rest = {key: value for key, value in raw.items() if key not in _OF_PROCESS}
+    rest = {key: value for key, value in raw.items() if key not in _OF_PROCESS and not is_listener_key(key)}
     warnings = _check_keys(rest, aliases)
     flows = [
         Flow(source, target, _flow_config(rest, source, target))
@@ -301,7 +304,7 @@ def parse_mirror_settings(raw: Mapping[str, str]) -> MirrorConfig:
         if source != target
     ]
     clusters = {alias: _client(rest, alias) for alias in aliases}
-    return MirrorConfig(process, clusters, tuple(flow for flow in flows if flow.has_work), tuple(warnings))
+    return MirrorConfig(process, monitoring, clusters, tuple(flow for flow in flows if flow.has_work), tuple(warnings))
 
 
 def _check_aliases(aliases: Collection[str]) -> None:

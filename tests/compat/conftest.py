@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from closed_clients import close_clients  # noqa: F401  # a fixture of all tests here
-from compat.cluster import Deployment, running
+from compat.cluster import Deployment, running, running_kafka
+from compat.jars import Unavailable
 
 _serial = itertools.count()
 _ENABLED = "TIDELOG_COMPAT"
@@ -21,6 +22,16 @@ def cluster() -> Iterator[Deployment]:
     """Three nodes and their Kafka listeners, for all tests of a worker, each of which has a topic of its own."""
     with running() as deployment:
         yield deployment
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Deployment]:
+    """A cluster of Apache Kafka with one broker, for all tests of a module."""
+    try:
+        with running_kafka(1) as deployment:
+            yield deployment
+    except Unavailable as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

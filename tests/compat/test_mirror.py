@@ -14,8 +14,8 @@ from pathlib import Path
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-from compat.cluster import Deployment, running_kafka
-from compat.jars import QUICK_JAVA, Unavailable, java, mirror_class_path
+from compat.cluster import Deployment
+from compat.jars import QUICK_JAVA, java, mirror_class_path
 from mirror_process import FAST
 
 from tidelog.testing import LocalCluster
@@ -27,15 +27,6 @@ TOPIC, GROUP = "orders", "billing"
 KILLS = 4
 Records = dict[int, list[tuple[int, bytes | None]]]
 """Timestamp and value of each record, in order, by partition."""
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Deployment]:
-    try:
-        with running_kafka(1) as deployment:
-            yield deployment
-    except Unavailable as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

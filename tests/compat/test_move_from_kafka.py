@@ -16,8 +16,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 from acknowledged import wait_for
-from compat.cluster import Deployment, running_kafka
-from compat.jars import Unavailable
+from compat.cluster import Deployment
 
 from tidelog.admin import AdminClient, MirrorTopicState
 from tidelog.testing import LocalCluster
@@ -32,15 +31,6 @@ SYNC_MS = 200
 MOST_GAP_S = 2.0
 Read = tuple[int, int, int, bytes, bytes]
 """A record: its partition, offset and timestamp, its key and its value."""
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Deployment]:
-    try:
-        with running_kafka(1) as deployment:
-            yield deployment
-    except Unavailable as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -27,8 +28,13 @@ AUTHORIZED: Mapping[str, str] = {
 
 
 @contextmanager
-def authorized_cluster(settings: Mapping[str, str] | None = None, *, named: bool = True) -> Iterator[FakeCluster]:
-    """Run a cluster with the settings of an authorizer on both servers. If not ``named``, everybody is anonymous."""
+def authorized_cluster(
+    settings: Mapping[str, str] | None = None, *, named: bool = True, node: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[FakeCluster]:
+    """Run a cluster with the settings of an authorizer on both servers. If not ``named``, everybody is anonymous.
+
+    ``node`` has further settings of the node alone.
+    """
     own = {**AUTHORIZED, **(settings or {})}
     with pytest.MonkeyPatch.context() as patch:
         if named:
@@ -38,7 +44,7 @@ def authorized_cluster(settings: Mapping[str, str] | None = None, *, named: bool
             "Settings",
             lambda controller, node: _SETTINGS({**controller, **own}, {**node, **own}),
         )
-        with FakeCluster(auto_create_topics=True) as running:
+        with FakeCluster(auto_create_topics=True, node_config=node) as running:
             yield running
 
 

@@ -64,7 +64,7 @@ def test_the_most_special_setting_prevails() -> None:
         ("topics", "(", "is not a regular expression"),
         ("replication.policy.class", "Mine", "'Mine'"),
         ("A.security.protocol", "SASL_SSL", "cluster A: security.protocol=SASL_SSL needs sasl.jaas.config"),
-        ("metrics.listeners", "HTTPS://localhost:1", "has no TLS"),
+        ("listener.name.https.ssl.keystore.type", "PEM", "names none of the listeners"),
         ("clusters", "A", "2 to 100 different aliases are needed, not A"),
         ("B.bootstrap.servers", "", 'missing required configuration "B.bootstrap.servers"'),
     ],
