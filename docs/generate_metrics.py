@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tidelog_connect import metrics as connect
 from tidelog_foundation.metrics import Metric
 from tidelog_mirror import metrics as mirror
 from tidelog_node.server import metrics as node
@@ -53,7 +54,8 @@ second, so that readers cannot exhaust a process. `metrics.listeners` is not set
 
 `tidelog dev --metrics` and `LocalCluster(metrics=True)` open such a port on loopback for every process, and the
 [Kubernetes manifests](../deploy/README.md) one in every pod. The [operator](operator.md) serves metrics alone, at the
-address of its option `--metrics`. A [mirror](mirroring.md#metrics) has the setting too.
+address of its option `--metrics`. A [mirror](mirroring.md#metrics) and a
+[Connect worker](connect.md#metrics) have the setting too.
 
 **Limits.** The number of series does not grow without bound. `metrics.topics.max` topics have series of their own, all
 others share the topic `(other)`; `metrics.group.offsets.max` committed offsets have series, the rest have none.
@@ -89,6 +91,7 @@ def render() -> str:
         ("Controllers", controller.DECLARED),
         ("Operator", operator.DECLARED),
         ("Mirror", mirror.DECLARED),
+        ("Connect workers", connect.DECLARED),
     ):
         parts.append(f"\n## {title}\n")
         parts += [
@@ -111,7 +114,7 @@ def _row(metric: Metric) -> str:
 
 def _names() -> str:
     found: dict[str, list[str]] = {}
-    for _, metrics in (*node.DECLARED, *controller.DECLARED, *mirror.DECLARED):
+    for _, metrics in (*node.DECLARED, *controller.DECLARED, *mirror.DECLARED, *connect.DECLARED):
         for metric in metrics:
             for name in metric.kafka:
                 names = found.setdefault(name, [])

@@ -9,6 +9,7 @@ from tidelog_connect.connectors.file_stream import FileStreamSinkConnector, File
 from tidelog_connect.connectors.registry import Registry
 from tidelog_connect.herder.records import Record
 from tidelog_connect.herder.supervision import StartConnector, StopConnector
+from tidelog_connect.metrics import ConnectCounts
 from tidelog_connect.server.queries import Ended, Event, Failed, Started, TopicsUsed
 from tidelog_connect.server.worker import Worker
 
@@ -97,6 +98,7 @@ class WorkerInMemory:
             self.queries,
             max_connectors=max_connectors,
             version="0.1.0",
+            counts=ConnectCounts(),
         )
 
     def settle(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx2
@@ -32,14 +33,23 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 class Server:
     """A worker on a thread of this process."""
 
-    def __init__(self, bootstrap_servers: str, folder: Path, spark: SparkSession | None) -> None:
-        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        folder: Path,
+        spark: SparkSession | None,
+        own: Mapping[str, str],
+        client: Mapping[str, Any],
+    ) -> None:
+        scheme = "https" if any(key.startswith("listeners.https.") for key in own) else "http"
+        self.url = f"{scheme}://127.0.0.1:{free_ports(1)[0]}"
         settings = worker_settings(
             {
                 "bootstrap.servers": bootstrap_servers,
                 "listeners": self.url,
                 "session.timeout.ms": "3000",
                 "checkpoint.location": str(folder / "checkpoints"),
+                **own,
             }
         )
 
@@ -50,7 +60,7 @@ class Server:
         self.server = ConnectServer(settings, session)
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
-        self.http = httpx2.Client(base_url=self.url, timeout=60, trust_env=False)
+        self.http = httpx2.Client(base_url=self.url, timeout=60, trust_env=False, **client)
 
     def stop(self) -> None:
         self.server.stop()
@@ -69,8 +79,15 @@ class Server:
 
 
 @contextmanager
-def running(bootstrap_servers: str, folder: Path, spark: SparkSession | None = None) -> Iterator[Server]:
-    server = Server(bootstrap_servers, folder, spark)
+def running(
+    bootstrap_servers: str,
+    folder: Path,
+    spark: SparkSession | None = None,
+    own: Mapping[str, str] = MappingProxyType({}),
+    client: Mapping[str, Any] = MappingProxyType({}),
+) -> Iterator[Server]:
+    """Run a worker with further settings, and a client of it with further arguments."""
+    server = Server(bootstrap_servers, folder, spark, own, client)
     try:
         wait_for(server.is_ready)
         yield server

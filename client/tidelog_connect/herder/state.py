@@ -37,6 +37,8 @@ class Leader:
     worker_id: str
     url: str
     epoch: int
+    session_key: str = field(default="", repr=False)
+    """The key that signs forwarded requests, empty for the leader of a former release."""
 
 
 @dataclass(slots=True)
@@ -75,7 +77,8 @@ class GroupState:
     def _replay_config(self, key: str, value: Mapping[str, Any] | None, offset: int) -> None:
         if key == records.LEADER_KEY:
             if value is not None:
-                self.leader = Leader(str(value.get("worker_id")), str(value.get("url")), offset)
+                session_key = str(value.get("session_key", ""))
+                self.leader = Leader(str(value.get("worker_id")), str(value.get("url")), offset, session_key)
         elif key.startswith(records.CONNECTOR_PREFIX):
             self._set_connector(key.removeprefix(records.CONNECTOR_PREFIX), value)
         elif key.startswith(records.TARGET_STATE_PREFIX):

@@ -1,9 +1,12 @@
-"""The ASGI application of the REST API: routes, bounds, errors, and forwarding to the leader."""
+"""The ASGI applications of the REST API: routes, bounds, access, errors, and forwarding to the leader."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -11,14 +14,20 @@ from urllib.parse import unquote
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog_connect.herder.errors import RequestError
 from tidelog_connect.rest import calls
+from tidelog_connect.rest.basic_authentication import Users
 from tidelog_connect.rest.calls import Answer, Call
+from tidelog_connect.rest.internal_requests import SIGNATURE, is_signed
 from tidelog_connect.rest.loggers import Loggers
+from tidelog_connect.rest.response_headers import HeaderRule, ResponseHeaders
 from tidelog_connect.rest.service import Service
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.unexpected import report_unexpected
@@ -66,13 +75,54 @@ _CHANGES: dict[tuple[str, str], Handler] = {
     ("DELETE", f"{_C}/offsets"): calls.reset_offsets,
     ("PUT", "/admin/loggers/{logger}"): calls.set_logger,
 }
+_ADMIN = "/admin/"
+_BODY_S = 30.0
+_CROSS_ORIGIN_HEADERS = ("Accept", "Authorization", "Content-Type", "Origin", "X-Requested-With")
 
 
-def application(service: Service, loggers: Loggers, max_body_bytes: int, forward: Forward) -> Starlette:
+class Part(Enum):
+    """The part of the API that an application serves."""
+
+    ALL = auto()
+    WITHOUT_ADMIN = auto()
+    """``/admin`` serves other workers alone: there are admin.listeners."""
+    ADMIN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The users of the API, None for everybody; the origins and methods of browsers; and headers of responses."""
+
+    users: Users | None = None
+    origins: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    header_rules: Sequence[HeaderRule] = ()
+
+
+OPEN = Access()
+"""Access for everybody, but not for browsers' pages of other origins."""
+
+
+def application(
+    service: Service,
+    loggers: Loggers,
+    max_body_bytes: int,
+    forward: Forward,
+    access: Access = OPEN,
+    part: Part = Part.ALL,
+) -> ASGIApp:
     """Return the application. Changes on a worker that does not lead are forwarded."""
 
     async def respond(handler: Handler, is_change: bool, request: Request) -> Response:
+        is_user = access.users is None or access.users.accept(request.headers.get("Authorization"))
+        if not is_user and SIGNATURE not in request.headers:
+            return _unauthorized()
         body = await _body(request, max_body_bytes)
+        is_internal = is_signed(service.session_key(), request.headers, request.method, request_target(request), body)
+        if not is_user and not is_internal:
+            raise RequestError(403, "The request is not signed with the session key of the present leader; try again")
+        if part is Part.WITHOUT_ADMIN and request.url.path.startswith(_ADMIN) and not is_internal:
+            raise HTTPException(404, "Not Found")
         if is_change and not _is_of_this_worker(request):
             url = await run_in_threadpool(service.leader_url)
             if url is not None:
@@ -87,8 +137,17 @@ def application(service: Service, loggers: Loggers, max_body_bytes: int, forward
     routes: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {}
     for table, is_change in ((_READS, False), (_CHANGES, True)):
         for (method, path), handler in table.items():
+            if part is Part.ADMIN and not path.startswith(_ADMIN):
+                continue
             routes.setdefault(path, {})[method] = partial(respond, handler, is_change)
-    return Starlette(
+    cross_origin = Middleware(
+        CORSMiddleware,
+        allow_origins=access.origins,
+        allow_methods=access.methods,
+        allow_headers=_CROSS_ORIGIN_HEADERS,
+    )
+    served = Starlette(
+        middleware=[cross_origin] if access.origins else [],
         routes=[Route(path, _by_method(methods), methods=list(methods)) for path, methods in routes.items()],
         exception_handlers={
             RequestError: _refused,
@@ -97,6 +156,37 @@ def application(service: Service, loggers: Loggers, max_body_bytes: int, forward
             Exception: _unexpected,
         },
     )
+    return ResponseHeaders(served, access.header_rules) if access.header_rules else served
+
+
+class CountedRequests:
+    """An ASGI application that counts the requests to another one, by method and status."""
+
+    def __init__(self, app: ASGIApp, count: Callable[[str, int], None]) -> None:
+        self._app, self._count = app, count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+
+        async def send_counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._count(scope["method"], message["status"])
+            await send(message)
+
+        await self._app(scope, receive, send_counted)
+
+
+def request_target(request: Request) -> str:
+    """Return path and query as they were sent."""
+    query = request.scope["query_string"].decode("latin-1")
+    path = request.scope.get("raw_path") or request.url.path.encode()
+    return path.decode("latin-1") + (f"?{query}" if query else "")
+
+
+def _unauthorized() -> Response:
+    response = _error(401, "User cannot access the resource.")
+    response.headers["WWW-Authenticate"] = 'Basic realm="connect"'
+    return response
 
 
 def _by_method(
@@ -116,11 +206,15 @@ def _is_of_this_worker(request: Request) -> bool:
 async def _body(request: Request, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise RequestError(413, f"The body has more than {limit} bytes (rest.max.request.bytes)")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(_BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise RequestError(413, f"The body has more than {limit} bytes (rest.max.request.bytes)")
+                parts.append(part)
+    except TimeoutError as error:
+        raise RequestError(408, f"The body has not arrived within {_BODY_S:.0f} s") from error
     return b"".join(parts)
 
 

@@ -41,6 +41,10 @@ class Service(Protocol):
         """
         ...
 
+    def session_key(self) -> str:
+        """Return the key that signs requests between workers, empty if none is known."""
+        ...
+
     def change(self, decide: Callable[[Herder], Result]) -> Any:
         """Decide a change with all earlier ones applied, write and apply its records, and return its response.
 

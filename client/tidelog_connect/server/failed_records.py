@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark.sql import functions as sql
 
 from tidelog_connect.errors import TOLERANCE_EXCEEDED, ErrorSettings, FailedRecord, verdict_on_failure
+from tidelog_connect.metrics import ConnectorCounts
 from tidelog_connect.records import CONNECT_EXCEPTION, Records
 from tidelog_foundation.errors import ErrorCode, error_for
 
@@ -38,8 +39,10 @@ class DeadLetters(Protocol):
 class FailedRecords:
     """The failed records of one connector's batches. A source has no dead letters."""
 
-    def __init__(self, name: str, settings: ErrorSettings, dead_letters: DeadLetters | None = None) -> None:
-        self._name, self._settings, self._dead_letters = name, settings, dead_letters
+    def __init__(
+        self, name: str, settings: ErrorSettings, counts: ConnectorCounts, dead_letters: DeadLetters | None = None
+    ) -> None:
+        self._name, self._settings, self._counts, self._dead_letters = name, settings, counts, dead_letters
         self._verdict = verdict_on_failure(settings)
 
     @contextmanager
@@ -69,19 +72,24 @@ class FailedRecords:
         rows = failed.select(*columns, "failure").limit(limit).collect()
         if not rows:
             return False
+        count = len(rows) if len(rows) < limit else failed.count()
+        self._counts.failed(count)
         if self._dead_letters is not None and self._verdict.to_dead_letters:
             self._dead_letters.write(failed, number)
+            self._counts.dead_letters += count
         if self._settings.logs_errors:
-            self._log(rows, failed)
+            self._log(rows, count - len(rows))
+            self._counts.logged += len(rows)
         if self._verdict.fails_task:
             first = _failed_record(rows[0])
             raise error_for(
                 ErrorCode._FAIL,
                 f"{CONNECT_EXCEPTION}: {TOLERANCE_EXCEEDED}. {_described(first)} {first.exception}: {first.message}",
             )
+        self._counts.skipped += count
         return True
 
-    def _log(self, rows: list[Row], failed: DataFrame) -> None:
+    def _log(self, rows: list[Row], others: int) -> None:
         for row in rows:
             record = _failed_record(row)
             logger.error(
@@ -91,8 +99,7 @@ class FailedRecords:
                 record.exception,
                 record.message,
             )
-        if len(rows) == _MAX_LOGGED:
-            others = failed.count() - len(rows)
+        if others:
             logger.error("Error encountered in task %s-0 for %d more records of the batch", self._name, others)
 
 

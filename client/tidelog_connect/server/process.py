@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-import httpx2
-import uvicorn
-from starlette.requests import Request
-from starlette.responses import Response
-
 from tidelog.release import version
 from tidelog_connect.connectors.registry import Registry
-from tidelog_connect.herder.errors import RequestError
-from tidelog_connect.rest.application import FORWARDED, application
+from tidelog_connect.metrics import ConnectCounts
+from tidelog_connect.rest.application import Access, CountedRequests, Part, application
+from tidelog_connect.rest.basic_authentication import Users
+from tidelog_connect.rest.forwarding import Forwarder
+from tidelog_connect.rest.listening import Endpoint, RestServer
 from tidelog_connect.server.checkpoints import Checkpoints
 from tidelog_connect.server.membership import Membership
 from tidelog_connect.server.settings import WorkerSettings
@@ -26,15 +25,20 @@ from tidelog_connect.server.spark_queries import SparkQueries
 from tidelog_connect.server.topic_storage import TopicStorage
 from tidelog_connect.server.worker import Worker
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.monitoring.checks import Check
+from tidelog_foundation.monitoring.monitor import Monitor
+from tidelog_foundation.requests.stop_safety import DescribeStopSafetyResponse
+from tidelog_foundation.security.certificate_store import CertificateStore, client_contexts
+from tidelog_foundation.security.metrics import certificate_families
+from tidelog_foundation.security.ssl_settings import REQUIRED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from starlette.types import ASGIApp
 
 logger = logging.getLogger(__name__)
 
 _STEP_S = 0.5
-_FORWARD_TIMEOUT_S = 90.0
-_MAX_CONNECTIONS = 256
 _SPARK_DEFAULTS = {"spark.scheduler.mode": "FAIR", "spark.sql.caseSensitive": "true"}
 """Connectors share the executors fairly, and names of fields may differ by their case only."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -51,8 +55,10 @@ class ConnectServer:
         self._session = SharedSession(session)
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
+        self._monitor: Monitor | None = None
         registry = Registry.installed(version(), settings.converters)
         config = settings.worker
+        self._counts = ConnectCounts()
         self._storage = TopicStorage(settings, self._forget_checkpoint)
         queries = SparkQueries(
             registry,
@@ -60,6 +66,7 @@ class ConnectServer:
             partial(SourceRun, settings=settings, storage=self._storage),
             partial(SinkRun, settings=settings, storage=self._storage),
             lambda: self.worker.wake.set(),
+            self._counts,
         )
         self.worker = Worker(
             config.worker_id,
@@ -69,8 +76,17 @@ class ConnectServer:
             queries,
             max_connectors=config.max_connectors,
             version=version(),
+            counts=self._counts,
         )
-        self._server = uvicorn.Server(self._uvicorn_config())
+        endpoints = self._endpoints()
+        self._monitoring = {
+            each.name: CertificateStore(each.name, settings.monitoring[each.name].ssl)
+            for each in config.monitoring_listeners
+            if each.has_tls
+        }
+        certificates = [each.certificates for each in endpoints if each.certificates is not None]
+        self._certificates = [*{each.name: each for each in certificates}.values(), *self._monitoring.values()]
+        self._server = RestServer(endpoints, self._certificates, self._monitored)
 
     def run(self) -> None:
         """Serve until a signal or `stop`.
@@ -102,6 +118,28 @@ class ConnectServer:
         """True once the REST API answers."""
         return self._server.started
 
+    @property
+    def monitoring_ports(self) -> Mapping[str, int]:
+        """The bound ports of the monitoring port by listener name, none before the start."""
+        return {} if self._monitor is None else self._monitor.ports
+
+    @asynccontextmanager
+    async def _monitored(self) -> AsyncIterator[None]:
+        """Serve metrics and health while the context is open."""
+        self._monitor = Monitor(self._settings.worker, self._monitoring, self._checks, _describe_stop)
+        # The worker's lock may be taken for as long as a write lasts.
+        self._monitor.add_blocking(self.worker.families)
+        self._monitor.add(lambda: certificate_families(self._certificates))
+        await self._monitor.start()
+        try:
+            yield
+        finally:
+            await self._monitor.stop()
+
+    def _checks(self) -> list[Check]:
+        is_healthy, message = self.worker.health()
+        return [Check("group", is_healthy, "" if is_healthy else message)]
+
     def _follow_group(self, membership: Membership) -> None:
         try:
             while not self._stopping.is_set():
@@ -111,30 +149,60 @@ class ConnectServer:
             self._failure = error
             self.stop()
 
-    def _uvicorn_config(self) -> uvicorn.Config:
-        config = self._settings.worker
-        app = application(self.worker, self.worker.loggers, config.rest_max_request_bytes, forward)
-        return uvicorn.Config(
-            app,
-            host=config.host,
-            port=config.port,
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            limit_concurrency=_MAX_CONNECTIONS,
-        )
+    def _endpoints(self) -> list[Endpoint]:
+        """Return the addresses of the REST API with their applications.
+
+        Raises:
+            ConfigError: The certificates or the users' file are not valid.
+        """
+        settings, config = self._settings, self._settings.worker
+        tls, admin_tls = settings.tls, settings.admin_tls
+        certificates = None if tls is None else CertificateStore("https", tls)
+        of_admin = certificates if admin_tls is tls or admin_tls is None else CertificateStore("admin", admin_tls)
+        file = config.rest_basic_auth_credentials_file
+        users = None if file is None else Users.read(file)
+        access = Access(users, config.allowed_origins, config.allowed_methods, config.header_rules)
+        forward = Forwarder(self.worker.session_key, client_contexts(certificates))
+
+        def served(part: Part) -> ASGIApp:
+            loggers, limit = self.worker.loggers, config.rest_max_request_bytes
+            return CountedRequests(
+                application(self.worker, loggers, limit, forward, access, part), self._counts.requested
+            )
+
+        admin_addresses = settings.admin_addresses
+        main = served(Part.ALL if admin_addresses is None else Part.WITHOUT_ADMIN)
+        found = [Endpoint(each, main, certificates if each.has_tls else None) for each in config.addresses]
+        if admin_addresses:
+            admin = served(Part.ADMIN)
+            found += [Endpoint(each, admin, of_admin if each.has_tls else None) for each in admin_addresses]
+        return found
 
     def _warn_of_exposure(self) -> None:
         config = self._settings.worker
-        if config.host not in _LOOPBACK:
-            logger.warning(
-                "the REST API listens on %s without encryption and authentication, as Kafka Connect's does by default: "
-                "whoever reaches it can read all configurations with their passwords",
-                config.listeners,
-            )
+        is_encrypted = all(each.has_tls for each in config.addresses)
+        is_closed = bool(config.rest_extension_classes) or (
+            self._settings.tls is not None and self._settings.tls.ssl_client_auth == REQUIRED
+        )
+        if all(each.host in _LOOPBACK for each in config.addresses) or (is_encrypted and is_closed):
+            return
+        missing = [
+            text for text, is_there in (("encryption", is_encrypted), ("authentication", is_closed)) if not is_there
+        ]
+        logger.warning(
+            "the REST API listens on %s without %s, as Kafka Connect's does by default: whoever reaches it can read "
+            "all configurations with their passwords",
+            ", ".join(config.listeners),
+            " and ".join(missing),
+        )
 
     def _forget_checkpoint(self, name: str) -> None:
         Checkpoints(self._session(), self._settings).forget(name)
+
+
+async def _describe_stop() -> DescribeStopSafetyResponse:
+    """A worker can always stop: another one takes over."""
+    return DescribeStopSafetyResponse()
 
 
 class SharedSession:
@@ -176,21 +244,3 @@ def spark_session(settings: WorkerSettings) -> SparkSession:
     given = dict(settings.spark)
     master = given.pop("spark.master", None)
     return session("tidelog-connect", master, {**_SPARK_DEFAULTS, **given})
-
-
-async def forward(url: str, request: Request, body: bytes) -> Response:
-    """Send a request to the leader, and return its response.
-
-    Raises:
-        RequestError: 500, the leader does not answer.
-    """
-    target = f"{url}{request.url.path}"
-    query = f"?{request.url.query}" if request.url.query else ""
-    headers = {FORWARDED: "1", "Content-Type": "application/json"}
-    try:
-        async with httpx2.AsyncClient(timeout=_FORWARD_TIMEOUT_S, trust_env=False) as client:
-            found = await client.request(request.method, target + query, content=body, headers=headers)
-    except httpx2.HTTPError as error:
-        raise RequestError(500, f"IO Error trying to forward REST request to {url}: {error}") from error
-    kept = {name: found.headers[name] for name in ("content-type", "location") if name in found.headers}
-    return Response(found.content, found.status_code, kept)

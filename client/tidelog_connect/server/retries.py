@@ -17,8 +17,12 @@ logger = logging.getLogger(__name__)
 Found = TypeVar("Found")
 
 
-def with_retries(settings: ErrorSettings, call: Callable[[], Found], stopping: threading.Event) -> Found:
+def with_retries(
+    settings: ErrorSettings, call: Callable[[], Found], stopping: threading.Event, retried: Callable[[], None]
+) -> Found:
     """Return the result of a call, which is repeated for ``errors.retry.timeout`` or until ``stopping`` is set.
+
+    ``retried`` counts a repetition.
 
     Raises:
         RetriableError: the last attempt has failed.
@@ -34,6 +38,7 @@ def with_retries(settings: ErrorSettings, call: Callable[[], Found], stopping: t
                 raise
             logger.warning("attempt %d has failed and is repeated in %d ms: %s", attempt, delay_ms, error.message)
             stopping.wait(delay_ms / 1000)
+            retried()
             attempt += 1
 
 

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tidelog.cluster.security import SecurityConfig
 from tidelog_connect.connectors.step_settings import HEADER_CONVERTER, STRING_CONVERTER, check_worker_converters
+from tidelog_connect.rest.settings import (
+    ADMIN_TLS,
+    LISTENERS_TLS,
+    Address,
+    RestSettings,
+    is_tls_key,
+    parse_addresses,
+    tls_settings,
+)
 from tidelog_foundation.config import at_least, between, config_keys, not_empty, parse_config, setting
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.monitoring.settings import MonitoringSettings
+from tidelog_foundation.security.listener_settings import ListenerSecurity, listener_security
+from tidelog_foundation.security.ssl_settings import SSL_KEYS, SslSettings, is_listener_key
 
 _SPARK = "spark."
 _OF_CONVERTERS = ("key.converter.", "value.converter.")
 
 
-def _listener(value: str) -> None:
-    parts = urlsplit(value)
-    if parts.scheme != "http" or not parts.hostname or parts.port is None or parts.path not in ("", "/"):
-        raise ValueError("must be http://HOST:PORT")
+def _advertised_url(value: str) -> None:
+    [address] = parse_addresses((value,))
+    if not address.host:
+        raise ValueError("must name a host")
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerConfig:
+class WorkerConfig(RestSettings, MonitoringSettings):
     """The settings of a worker itself."""
 
     bootstrap_servers: str = setting("localhost:9094", "Addresses of nodes, separated by commas.", not_empty)
@@ -38,12 +53,11 @@ class WorkerConfig:
     storage_replication_factor: int = setting(
         3, "The replicas of these topics, when they are created; at most one on each node.", between(1, 100)
     )
-    listeners: str = setting("http://127.0.0.1:8083", "The address of the REST API.", _listener)
     rest_advertised_url: str | None = setting(
-        None, "The URL at which other workers reach this one; by default, that of the listener.", _listener
-    )
-    rest_max_request_bytes: int = setting(
-        1024**2, "The maximum size of a request's body, in bytes.", between(1024, 100 * 1024**2)
+        None,
+        "The URL at which other workers reach this one; by default, that of the listener with "
+        "rest.advertised.listener, rest.advertised.host.name and rest.advertised.port.",
+        _advertised_url,
     )
     max_connectors: int = setting(200, "The maximum number of connectors in the group.", between(1, 10_000))
     session_timeout_ms: int = setting(
@@ -76,22 +90,15 @@ class WorkerConfig:
     @property
     def url(self) -> str:
         """The URL of this worker."""
-        return (self.rest_advertised_url or self.listeners).rstrip("/")
+        if self.rest_advertised_url is not None:
+            return self.rest_advertised_url.rstrip("/")
+        own = self.advertised
+        return f"{own.scheme}://{format_address(own.host or socket.getfqdn(), own.port)}"
 
     @property
     def worker_id(self) -> str:
         """Host and port of this worker."""
         return urlsplit(self.url).netloc
-
-    @property
-    def host(self) -> str:
-        """The address of the listener."""
-        return urlsplit(self.listeners).hostname or ""
-
-    @property
-    def port(self) -> int:
-        """The port of the listener."""
-        return urlsplit(self.listeners).port or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,14 @@ class WorkerSettings:
     spark: Mapping[str, str]
     converters: Mapping[str, str]
     """The settings of the converters, with those that they have themselves."""
+    tls: SslSettings | None
+    """The TLS of ``listeners``, and of requests to other workers: ``listeners.https.ssl.KEY``."""
+    admin_tls: SslSettings | None
+    """The TLS of ``admin.listeners``: ``admin.listeners.https.ssl.KEY``, or that of ``listeners``."""
+    admin_addresses: tuple[Address, ...] | None
+    """The addresses of ``admin.listeners``: none if it is empty, None if it is not set."""
+    monitoring: Mapping[str, ListenerSecurity]
+    """The security of the monitoring port's listeners, by name."""
 
     @property
     def client(self) -> dict[str, str]:
@@ -120,7 +135,9 @@ def worker_settings(raw: Mapping[str, str]) -> WorkerSettings:
     spark = {key: value for key, value in raw.items() if key.startswith(_SPARK)}
     security = {key: value for key, value in raw.items() if key in of_security}
     of_converters = {key: value for key, value in raw.items() if key.startswith(_OF_CONVERTERS)}
-    others = {*spark, *security, *of_converters}
+    _check_kafkas_tls(raw, of_security)
+    of_listeners = {key for key in raw if is_tls_key(key) or is_listener_key(key)}
+    others = {*spark, *security, *of_converters, *of_listeners}
     parse_config(SecurityConfig, security)
     worker = parse_config(WorkerConfig, {key: value for key, value in raw.items() if key not in others})
     converters = {
@@ -130,4 +147,20 @@ def worker_settings(raw: Mapping[str, str]) -> WorkerSettings:
         **of_converters,
     }
     check_worker_converters(converters)
-    return WorkerSettings(worker, security, spark, converters)
+    tls, admin_tls = tls_settings(raw, LISTENERS_TLS), tls_settings(raw, ADMIN_TLS)
+    worker.check_tls(tls, admin_tls)
+    own = {key: value for key, value in raw.items() if is_listener_key(key)}
+    monitoring = listener_security(own, worker.monitoring_listeners)
+    has_no_admin = not raw.get("admin.listeners", "not set").strip()
+    admin_addresses = () if has_no_admin else worker.admin_addresses
+    return WorkerSettings(worker, security, spark, converters, tls, admin_tls or tls, admin_addresses, monitoring)
+
+
+def _check_kafkas_tls(raw: Mapping[str, str], of_security: Container[str]) -> None:
+    """Refuse Kafka Connect's names of TLS without a prefix, which would be for clients and listeners alike."""
+    for key in raw:
+        if key in SSL_KEYS and key not in of_security:
+            raise ConfigError(
+                f'configuration "{key}": set "{LISTENERS_TLS}{key}" for the REST API, and for the connections with the '
+                "cluster the security settings of clients, such as ssl.ca.location and ssl.certificate.location"
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -102,16 +103,17 @@ class SinkRun:
 
     def _write(self, rows: DataFrame, number: int) -> None:
         assert self._query is not None
-        pipeline = self._context.pipeline
+        pipeline, counts, began_ns = self._context.pipeline, self._context.counts, time.monotonic_ns()
         kept = rows.persist() if pipeline.needs_batch else None
         try:
             records = pipeline.of_batch(rows).from_topics(rows)
             query = str(self._query.id)
             batch = Batch(query, number, records.key_schema, records.value_schema)
             letters = DeadLetterTopic(self._context.name, query, self._errors, self._settings)
-            with FailedRecords(self._context.name, self._errors, letters).good(records, number) as good:
+            with FailedRecords(self._context.name, self._errors, counts, letters).good(records, number) as good:
                 call = partial(self._connector.put, _as_sinks_see(good), batch)
-                with_retries(self._errors, call, self._ending)
+                with_retries(self._errors, call, self._ending, counts.retried)
+            counts.put.observe(time.monotonic_ns() - began_ns)
         finally:
             if kept is not None:
                 kept.unpersist()

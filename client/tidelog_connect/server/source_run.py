@@ -8,6 +8,7 @@ are read after it are the last ones.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ class SourceRun:
         self._connector = connector(parsed)
         self._parsed, self._settings, self._storage = parsed, settings, storage
         self._errors = ErrorSettings.of(context.config)
-        self._failed = FailedRecords(context.name, self._errors)
+        self._failed = FailedRecords(context.name, self._errors, context.counts)
         self._stopping = threading.Event()
         self._known_topics: set[str] = set()
 
@@ -58,9 +59,7 @@ class SourceRun:
         position = self._fence()
         self._context.started()
         while not self._stopping.is_set():
-            batch = with_retries(
-                self._errors, partial(self._connector.poll, self._spark, dict(position)), self._stopping
-            )
+            batch = self._poll(position)
             if batch is None:
                 self._stopping.wait(self._settings.worker.source_poll_interval_ms / 1000)
                 continue
@@ -68,6 +67,14 @@ class SourceRun:
             changed = {partition_key(each.partition): each.offset for each in batch.offsets}
             position = {key: offset for key, offset in {**position, **changed}.items() if offset is not None}
             self._context.used(topics)
+
+    def _poll(self, position: Mapping[str, Mapping[str, Any]]) -> SourceBatch | None:
+        counts, began_ns = self._context.counts, time.monotonic_ns()
+        poll = partial(self._connector.poll, self._spark, dict(position))
+        try:
+            return with_retries(self._errors, poll, self._stopping, counts.retried)
+        finally:
+            counts.poll.observe(time.monotonic_ns() - began_ns)
 
     def _fence(self) -> dict[str, Mapping[str, Any]]:
         """Fence earlier runs, and return the position behind their last batch.
@@ -100,7 +107,7 @@ class SourceRun:
 
     def _write_batch(self, batch: SourceBatch) -> frozenset[str]:
         """Write the rows of a batch with its offsets, and return their topics."""
-        pipeline = self._context.pipeline
+        pipeline, began_ns = self._context.pipeline, time.monotonic_ns()
         found = pipeline.to_topics(source_records(batch.rows, batch.key_schema, batch.value_schema))
         names = ["topic", "key", "value"]
         names += [name for name in ("partition", "timestamp") if name in batch.rows.columns]
@@ -112,6 +119,7 @@ class SourceRun:
             self._create_topics(topics)
             rows = good.withColumn("timestamp", sql.timestamp_millis("timestamp")).select(*names)
             self._write(self._with_offsets(rows, batch), number)
+        self._context.counts.write.observe(time.monotonic_ns() - began_ns)
         return topics
 
     def _topics(self, rows: DataFrame) -> frozenset[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidelog_connect.connectors.connector import SINK
 from tidelog_connect.connectors.registry import Registry
 from tidelog_connect.herder.supervision import StartConnector, StopConnector
+from tidelog_connect.metrics import ConnectCounts, ConnectorCounts
 from tidelog_connect.pipeline import Pipeline
 from tidelog_connect.server.queries import Ended, Event, Failed, Started, TopicsUsed
 
@@ -49,12 +50,14 @@ class RunContext:
         pipeline: Pipeline,
         numbers: Callable[[], int],
         report: Callable[[Event], None],
+        counts: ConnectorCounts,
     ) -> None:
         self.name = command.name
         self.config = command.config
         self.pipeline = pipeline
         self.tasks = command.tasks
         self.next_number = numbers
+        self.counts = counts
         self._run, self._report = command.run, report
         self._topics: frozenset[str] = frozenset()
         self.is_planned = False
@@ -84,12 +87,14 @@ class SparkQueries:
         source: RunFactory,
         sink: RunFactory,
         wake: Callable[[], None],
+        counts: ConnectCounts,
     ) -> None:
         self._registry = registry
         self._session = session
         self._factories = {SINK: sink}
         self._source = source
         self._wake = wake
+        self._connect_counts = counts
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._running: dict[int, tuple[threading.Thread, threading.Event, list[Run]]] = {}
         self._counts = itertools.count()
@@ -141,7 +146,8 @@ class SparkQueries:
             settings = self._registry.settings(command.config)
             spark = self._session()
             spark.sparkContext.setLocalProperty(_POOL, command.name)
-            context = RunContext(command, self._registry.pipeline(command.config), number, self._report)
+            pipeline, counts = self._registry.pipeline(command.config), self._connect_counts.of(command.name)
+            context = RunContext(command, pipeline, number, self._report, counts)
             factory = self._factories.get(connector.kind, self._source)
             run = factory(spark, connector, settings, context)
             runs.append(run)

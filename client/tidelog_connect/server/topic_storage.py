@@ -17,6 +17,7 @@ from tidelog.admin import ConsumerGroupTopicPartitions
 from tidelog.message import Message
 from tidelog_connect.connectors.offsets import partition_key
 from tidelog_connect.herder.records import Record, Store, decoded, leader_record
+from tidelog_connect.rest.internal_requests import new_session_key
 from tidelog_connect.server.settings import WorkerSettings
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
@@ -143,7 +144,7 @@ class TopicStorage:
                 offsets.append(int(message.offset() or 0))
 
         producer.begin_transaction()
-        key, value = leader_record(worker_id, url).encoded()
+        key, value = leader_record(worker_id, url, new_session_key()).encoded()
         producer.produce(self._config.config_storage_topic, value, key, partition=0, on_delivery=note)
         producer.commit_transaction(_TIMEOUT_S)
         producer.poll(0)

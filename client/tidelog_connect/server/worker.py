@@ -27,10 +27,12 @@ from tidelog_connect.herder.herder import Herder, Result
 from tidelog_connect.herder.records import Record, Store
 from tidelog_connect.herder.state import GroupState
 from tidelog_connect.herder.supervision import StartConnector, Supervisor
+from tidelog_connect.metrics import ConnectCounts
 from tidelog_connect.rest.loggers import Loggers
 from tidelog_connect.server.queries import Ended, Event, Failed, Queries, Started, TopicsUsed
 from tidelog_connect.server.storage import Storage
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.metrics import Family
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +52,11 @@ class Worker:
         *,
         max_connectors: int,
         version: str,
+        counts: ConnectCounts,
     ) -> None:
         self.registry = registry
         self.loggers = Loggers()
+        self._counts = counts
         self._worker_id, self._url, self._version = worker_id, url, version
         self._storage, self._queries = storage, queries
         self._max_connectors = max_connectors
@@ -96,6 +100,7 @@ class Worker:
         with self._lock:
             self._epoch, self._failure = epoch, None
             self._supervisor = Supervisor(self._worker_id, epoch, self._version, self.registry.task_configs)
+        self._counts.leads()
         self.wake.set()
         logger.info("worker %s leads with epoch %d", self._worker_id, epoch)
 
@@ -128,6 +133,11 @@ class Worker:
                 else:
                     self._queries.stop(command)
 
+    def families(self) -> list[Family]:
+        """Return the metrics."""
+        with self._lock:
+            return list(self._counts.families(self._state, leads=self.leads))
+
     def cluster_id(self) -> str:
         """Return the id of the cluster."""
         return self._storage.cluster_id()
@@ -148,6 +158,11 @@ class Worker:
         if leader is None or leader.url == self._url:
             raise _no_leader()
         return leader.url
+
+    def session_key(self) -> str:
+        """Return the key that signs requests to the leader, empty if none is known."""
+        leader = self._state.leader
+        return "" if leader is None else leader.session_key
 
     def health(self) -> tuple[bool, str]:
         """Tell whether a worker leads, as far as this one knows."""
@@ -229,9 +244,14 @@ class Worker:
     def _records_of(self, supervisor: Supervisor, event: Event) -> Sequence[Record]:
         match event:
             case Started(name, run):
+                self._counts.started(is_success=True)
                 return supervisor.started(self._state, name, run)
             case Failed(name, run, trace, is_planned):
                 logger.error("connector %s has failed: %s", name, trace)
+                if is_planned:
+                    self._counts.of(name).failures += 1
+                else:
+                    self._counts.started(is_success=False)
                 return supervisor.failed(self._state, name, run, trace, is_planned=is_planned)
             case Ended(name, run):
                 supervisor.ended(name, run)

@@ -15,6 +15,7 @@ from tidelog_connect.errors import (
     retry_delay_ms,
     verdict_on_failure,
 )
+from tidelog_connect.metrics import ConnectorCounts
 from tidelog_connect.server.retries import with_retries
 from tidelog_foundation.errors import ErrorCode, RetriableError, error_for
 
@@ -91,10 +92,12 @@ RETRIABLE = error_for(ErrorCode.LEADER_NOT_AVAILABLE, "later")
 def test_call_of_a_connector_is_repeated_while_its_error_is_retriable() -> None:
     settings = ErrorSettings.of({"errors.retry.timeout": "-1", "errors.retry.delay.max.ms": "1"})
     source = Source(3, RETRIABLE)
-    assert with_retries(settings, source.poll, threading.Event()) == "rows"
+    counts = ConnectorCounts()
+    assert with_retries(settings, source.poll, threading.Event(), counts.retried) == "rows"
+    assert counts.retries == 3
     assert source.calls == 4
     with pytest.raises(ValueError, match="never"):
-        with_retries(settings, Source(1, ValueError("never")).poll, threading.Event())
+        with_retries(settings, Source(1, ValueError("never")).poll, threading.Event(), counts.retried)
 
 
 @pytest.mark.parametrize(("timeout", "is_stopped"), [("0", False), ("-1", True)])
@@ -106,5 +109,7 @@ def test_call_of_a_connector_is_not_repeated_without_a_timeout_or_when_it_is_sto
         stopping.set()
     source = Source(1, RETRIABLE)
     with pytest.raises(RetriableError, match="later"):
-        with_retries(ErrorSettings.of({"errors.retry.timeout": timeout}), source.poll, stopping)
+        with_retries(
+            ErrorSettings.of({"errors.retry.timeout": timeout}), source.poll, stopping, ConnectorCounts().retried
+        )
     assert source.calls == 1

@@ -72,7 +72,7 @@ def test_settings_of_a_worker_are_divided() -> None:
     ("key", "value", "text"),
     [
         ("grup.id", "x", 'did you mean "group.id"'),
-        ("listeners", "https://x:1", "http://HOST:PORT"),
+        ("listeners", "ftp://x:1", "http://HOST:PORT"),
         ("listeners", "http://x", "http://HOST:PORT"),
         ("max.connectors", "0", "max.connectors"),
     ],
