@@ -47,6 +47,7 @@ proto: $(VENV)/.dev ## Generate client/tidelog/v1 from proto/
 
 docs: $(VENV)/.dev ## Generate the references of settings and metrics and the dashboards, and build the documentation site in build/site
 	@$(BIN)/python docs/generate_configuration.py --write
+	@$(BIN)/python docs/generate_connect_settings.py --write
 	@$(BIN)/python docs/generate_metrics.py --write
 	@$(BIN)/python deploy/monitoring/generate_dashboards.py --write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -25,6 +25,10 @@ pytestmark = pytest.mark.compat
 PARTITIONS = 3
 TOPIC, GROUP = "orders", "billing"
 KILLS = 4
+TIDELOG_MIRROR = (sys.executable, "-c", "from tidelog_cli.main import main; main()", "mirror", "run")
+LOGGING = Path(__file__).parents[2] / "benchmarks" / "peers" / "log4j2.properties"
+JAVA_TERMINATED = 143
+"""The exit status of a JVM that SIGTERM has ended, after its shutdown hooks."""
 Records = dict[int, list[tuple[int, bytes | None]]]
 """Timestamp and value of each record, in order, by partition."""
 
@@ -36,18 +40,18 @@ def tidelog() -> Iterator[LocalCluster]:
 
 
 class Mirror:
-    """A process of ``tidelog mirror run``."""
+    """A process of ``tidelog mirror run``, or of another program that takes the same file."""
 
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str], command: Sequence[str] = TIDELOG_MIRROR) -> None:
         self._path = folder / "mirror.properties"
         self._path.write_text("".join(f"{key}={value}\n" for key, value in {**FAST, **settings}.items()))
         self._log = folder / "mirror.log"
+        self._command = command
         self._start()
 
     def _start(self) -> None:
-        command = [sys.executable, "-c", "from tidelog_cli.main import main; main()", "mirror", "run", str(self._path)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self._command, str(self._path)], stdout=log, stderr=log)
 
     def kill_and_restart(self) -> None:
         """Kill the process, and start another one."""
@@ -55,11 +59,11 @@ class Mirror:
         self._process.wait()
         self._start()
 
-    def stop(self) -> None:
+    def stop(self, status: int = 0) -> None:
         """End the process by SIGTERM."""
         self._process.send_signal(signal.SIGTERM)
         try:
-            assert self._process.wait(30) == 0, self.log
+            assert self._process.wait(60) == status, self.log
         finally:
             self._process.kill()
             self._process.wait()
@@ -257,3 +261,51 @@ def test_kafka_and_tidelog_copy_each_other_without_a_loop(
         }
     finally:
         mirror.stop()
+
+
+def mirror_maker(folder: Path) -> tuple[str, ...]:
+    """Return the command of MirrorMaker 2."""
+    options = (*QUICK_JAVA, f"-Dkafka.logs.dir={folder}", f"-Dlog4j2.configurationFile=file:{LOGGING}")
+    return (java(), *options, "-cp", mirror_class_path(), "org.apache.kafka.connect.mirror.MirrorMaker")
+
+
+def test_mirror_goes_on_where_mirrormaker_ended(kafka: Deployment, tidelog: LocalCluster, tmp_path: Path) -> None:
+    topic, here = "taken", tidelog.kafka_bootstrap_servers
+    kafka.create(topic, PARTITIONS)
+    settings = {
+        "clusters": "A, B",
+        "A.bootstrap.servers": kafka.servers,
+        "B.bootstrap.servers": here,
+        "A->B.enabled": "true",
+        "A->B.topics": topic,
+        "offset.flush.interval.ms": "1000",
+        "status.storage.replication.factor": "1",
+        "config.storage.replication.factor": "1",
+    }
+    written = 0
+
+    def write(number: int) -> None:
+        nonlocal written
+        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.servers})
+        for _ in range(number):
+            producer.produce(topic, b"%d" % written, partition=written % PARTITIONS)
+            written += 1
+        assert producer.flush(30) == 0
+
+    write(3_000)
+    mirror = Mirror(tmp_path, settings, mirror_maker(tmp_path))
+    try:
+        wait_for(lambda: count(here, f"A.{topic}") == written, lambda: mirror.log)
+        write(1_000)
+    finally:
+        mirror.stop(JAVA_TERMINATED)
+    by_mirror_maker = count(here, f"A.{topic}")
+    write(1_000)
+    mirror = Mirror(tmp_path, settings)
+    original = records(kafka.servers, topic)
+    try:
+        wait_for(lambda: count(here, f"A.{topic}") >= written, lambda: mirror.log)
+    finally:
+        mirror.stop()
+    # MirrorMaker 2 has committed its positions when it ended, so that nothing comes twice either.
+    assert records(here, f"A.{topic}") == original, f"MirrorMaker 2 had copied {by_mirror_maker} of {written} records"
