@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
 from tidelog.cluster.security import SecurityConfig
@@ -27,6 +28,40 @@ from tidelog_foundation.security.ssl_settings import SSL_KEYS, SslSettings, is_l
 
 _SPARK = "spark."
 _OF_CONVERTERS = ("key.converter.", "value.converter.")
+_NOT_BUILT: Final[Mapping[str, str]] = {
+    "config.storage.replication.factor": "storage.replication.factor is for all topics of the group",
+    "offset.storage.replication.factor": "storage.replication.factor is for all topics of the group",
+    "status.storage.replication.factor": "storage.replication.factor is for all topics of the group",
+    "offset.flush.interval.ms": "offsets are committed with each batch",
+    "offset.flush.timeout.ms": "offsets are committed with each batch",
+    "exactly.once.source.support": "sources always commit records and offsets together",
+    "plugin.path": "connectors are Python packages with the entry point tidelog.connectors",
+    "plugin.discovery": "connectors are Python packages with the entry point tidelog.connectors",
+    "connector.client.config.override.policy": "connectors have the worker's clients",
+    "rebalance.timeout.ms": "one worker runs all connectors; session.timeout.ms bounds a takeover",
+    "scheduled.rebalance.max.delay.ms": "one worker runs all connectors; session.timeout.ms bounds a takeover",
+    "heartbeat.interval.ms": "it is a third of session.timeout.ms",
+    "task.shutdown.graceful.timeout.ms": "a connector stops at the end of its batch",
+    "topic.creation.enable": "a source's topic.creation settings create topics",
+    "topic.tracking.enable": "topics of connectors are always tracked",
+    "topic.tracking.allow.reset": "topics of connectors can always be reset",
+    "metric.reporters": "metrics.listeners serves metrics to Prometheus",
+    "rest.host.name": "set listeners",
+    "rest.port": "set listeners",
+}
+"""Settings of Kafka Connect's workers that are refused, and why."""
+_NOT_BUILT_PREFIXES: Final[Mapping[str, str]] = {
+    "inter.worker.": "the key between workers is new with each leader, and the algorithm is HmacSHA256",
+    "producer.": "connectors have the worker's clients",
+    "consumer.": "connectors have the worker's clients",
+    "admin.": "connectors have the worker's clients",
+    "metrics.": "metrics.listeners serves metrics to Prometheus",
+    "internal.key.converter": "the format of the group's topics is fixed",
+    "internal.value.converter": "the format of the group's topics is fixed",
+    "config.storage.": "the topic of configurations is compacted and has one partition",
+    "offset.storage.": "the topic of offsets is compacted",
+    "status.storage.": "the topic of statuses is compacted",
+}
 
 
 def _advertised_url(value: str) -> None:
@@ -136,6 +171,7 @@ def worker_settings(raw: Mapping[str, str]) -> WorkerSettings:
     security = {key: value for key, value in raw.items() if key in of_security}
     of_converters = {key: value for key, value in raw.items() if key.startswith(_OF_CONVERTERS)}
     _check_kafkas_tls(raw, of_security)
+    _check_built(raw)
     of_listeners = {key for key in raw if is_tls_key(key) or is_listener_key(key)}
     others = {*spark, *security, *of_converters, *of_listeners}
     parse_config(SecurityConfig, security)
@@ -154,6 +190,18 @@ def worker_settings(raw: Mapping[str, str]) -> WorkerSettings:
     has_no_admin = not raw.get("admin.listeners", "not set").strip()
     admin_addresses = () if has_no_admin else worker.admin_addresses
     return WorkerSettings(worker, security, spark, converters, tls, admin_tls or tls, admin_addresses, monitoring)
+
+
+def _check_built(raw: Mapping[str, str]) -> None:
+    """Refuse settings of Kafka Connect that a worker does not have, with the reason."""
+    own = config_keys(WorkerConfig)
+    for key in raw:
+        if key in own or is_tls_key(key):
+            continue
+        prefix = next((each for each in _NOT_BUILT_PREFIXES if key.startswith(each)), "")
+        reason = _NOT_BUILT.get(key) or _NOT_BUILT_PREFIXES.get(prefix)
+        if reason is not None:
+            raise ConfigError(f'configuration "{key}" of Kafka Connect is not supported: {reason}')
 
 
 def _check_kafkas_tls(raw: Mapping[str, str], of_security: Container[str]) -> None:

@@ -156,8 +156,11 @@ TLS = {"listeners.https.ssl.keystore.type": "PEM", "listeners.https.ssl.keystore
         ({"response.http.headers.config": "put A: b"}, "Invalid header config action: 'put'"),
         ({"response.http.headers.config": "set A b"}, "Invalid header 'A b'"),
         ({"response.http.headers.config": "setDate A: b"}, "Invalid date 'b'"),
-        ({"inter.worker.signature.algorithm": "HmacSHA256"}, "unknown configuration"),
-        ({"connector.client.config.override.policy": "All"}, "unknown configuration"),
+        ({"inter.worker.key.ttl.ms": "1"}, "is not supported: the key between workers is new with each leader"),
+        ({"connector.client.config.override.policy": "All"}, "is not supported: connectors have the worker's clients"),
+        ({"offset.flush.interval.ms": "1"}, "is not supported: offsets are committed with each batch"),
+        ({"offset.storage.cleanup.policy": "x"}, "is not supported: the topic of offsets is compacted"),
+        ({"listener": "http://x:1"}, 'unknown configuration "listener"; did you mean "listeners"?'),
         (
             {"metrics.listeners": "HTTP://x:1", "listener.name.https.ssl.client.auth": "none"},
             "names none of the listen",
