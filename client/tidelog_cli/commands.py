@@ -35,6 +35,7 @@ _HOMES = {
     "sql": _Home("tidelog_cli.sql.sql", _RECORDS, "sql"),
     "connect": _Home("tidelog_cli.connect.connect", _RECORDS, "connect"),
     "connector": _Home("tidelog_cli.connect.connector", _RECORDS),
+    "pipeline": _Home("tidelog_cli.connect.pipeline", _RECORDS),
     "topic": _Home("tidelog_cli.topics.topic", _TOPICS),
     "group": _Home("tidelog_cli.groups.group", _TOPICS),
     "transaction": _Home("tidelog_cli.transactions.transaction", _TOPICS),

@@ -7,12 +7,14 @@ thread calls `step` again and again.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
+from typing import Protocol
 
 from tidelog import Consumer
+from tidelog_connect.herder.records import Record
 from tidelog_connect.server.settings import WorkerSettings
 from tidelog_connect.server.topic_storage import TopicStorage
-from tidelog_connect.server.worker import Worker
 from tidelog_foundation.errors import TidelogError
 
 logger = logging.getLogger(__name__)
@@ -21,10 +23,45 @@ _HEARTBEATS = 3
 """Heartbeats in a session."""
 
 
-class Membership:
-    """A worker's place in its group. Not thread-safe."""
+class Member(Protocol):
+    """The work of a member of the group, which it does while it leads."""
 
-    def __init__(self, settings: WorkerSettings, worker: Worker, storage: TopicStorage) -> None:
+    wake: threading.Event
+
+    @property
+    def leads(self) -> bool:
+        """True between `lead` and `resign`."""
+        ...
+
+    def lead(self, epoch: int) -> None:
+        """Begin the work. Each leader of the group has a higher epoch than those before it."""
+        ...
+
+    def resign(self) -> None:
+        """End the work, if it leads."""
+        ...
+
+    def follow(self) -> None:
+        """Forget the records that were replayed; all of them come again."""
+        ...
+
+    def replay(self, record: Record, offset: int) -> None:
+        """Apply a record of the group's topics."""
+        ...
+
+    def step(self) -> None:
+        """Do what is to be done at present.
+
+        Raises:
+            TidelogError: this member can lead no more.
+        """
+        ...
+
+
+class Membership:
+    """A member's place in its group. Not thread-safe."""
+
+    def __init__(self, settings: WorkerSettings, worker: Member, storage: TopicStorage) -> None:
         self._worker, self._storage = worker, storage
         self._config = settings.worker
         self._consumer = Consumer(self._group_settings(settings.client))

@@ -33,7 +33,10 @@ _WATCH_S = 1
 
 
 class SinkRun:
-    """One run of a sink. `run` on its thread; `stop` from any, which waits for the batch that is written."""
+    """One run of a sink. `run` on its thread; `stop` from any, which waits for the batch that is written.
+
+    ``once`` ends it at the offsets that the topics have at its start.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,10 @@ class SinkRun:
         context: RunContext,
         settings: WorkerSettings,
         storage: TopicStorage,
+        *,
+        once: bool = False,
     ) -> None:
-        self._spark, self._context = spark, context
+        self._spark, self._context, self._once = spark, context, once
         self._connector = connector(parsed)
         self._parsed, self._settings, self._storage = parsed, settings, storage
         self._errors = ErrorSettings.of(context.config)
@@ -56,21 +61,20 @@ class SinkRun:
         self._query: StreamingQuery | None = None
 
     def run(self) -> None:
-        """Run the query until it is stopped.
+        """Run the query until it is stopped, or, once, until it has written what the topics have.
 
         Raises:
             StreamingQueryException: it has failed.
         """
         create_dead_letter_topic(self._errors, self._storage)
-        trigger = f"{self._settings.worker.sink_trigger_interval_ms} milliseconds"
-        query = (
+        writer = (
             self._stream()
             .writeStream.foreachBatch(self._put)
             .queryName(self._context.name)
             .option("checkpointLocation", self._checkpoint())
-            .trigger(processingTime=trigger)
-            .start()
         )
+        interval = f"{self._settings.worker.sink_trigger_interval_ms} milliseconds"
+        query = (writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=interval)).start()
         self._query = query
         self._started.set()
         self._context.started()
@@ -79,6 +83,9 @@ class SinkRun:
             committed = self._commit(query, committed)
         if not self._stopping.is_set():
             query.awaitTermination()
+            if self._once:
+                self._commit(query, committed)
+                return
             raise error_for(ErrorCode._STATE, f"the query of {self._context.name} was stopped by someone else")
         query.stop()
         self._commit(query, committed)
@@ -114,6 +121,7 @@ class SinkRun:
                 call = partial(self._connector.put, _as_sinks_see(good), batch)
                 with_retries(self._errors, call, self._ending, counts.retried)
             counts.put.observe(time.monotonic_ns() - began_ns)
+            self._context.batches += 1
         finally:
             if kept is not None:
                 kept.unpersist()

@@ -35,7 +35,7 @@ _MAX_TOPICS = 1000
 
 
 class SourceRun:
-    """One run of a source. `run` on its thread; `stop` from any."""
+    """One run of a source. `run` on its thread; `stop` from any. ``once`` ends it when there is nothing new."""
 
     def __init__(
         self,
@@ -45,8 +45,10 @@ class SourceRun:
         context: RunContext,
         settings: WorkerSettings,
         storage: TopicStorage,
+        *,
+        once: bool = False,
     ) -> None:
-        self._spark, self._context = spark, context
+        self._spark, self._context, self._once = spark, context, once
         self._connector = connector(parsed)
         self._parsed, self._settings, self._storage = parsed, settings, storage
         self._errors = ErrorSettings.of(context.config)
@@ -55,11 +57,13 @@ class SourceRun:
         self._known_topics: set[str] = set()
 
     def run(self) -> None:
-        """Write batches until the run is stopped."""
+        """Write batches until the run is stopped, or, once, until the source has nothing new."""
         position = self._fence()
         self._context.started()
         while not self._stopping.is_set():
             batch = self._poll(position)
+            if batch is None and self._once:
+                return
             if batch is None:
                 self._stopping.wait(self._settings.worker.source_poll_interval_ms / 1000)
                 continue
@@ -67,6 +71,7 @@ class SourceRun:
             changed = {partition_key(each.partition): each.offset for each in batch.offsets}
             position = {key: offset for key, offset in {**position, **changed}.items() if offset is not None}
             self._context.used(topics)
+            self._context.batches += 1
 
     def _poll(self, position: Mapping[str, Mapping[str, Any]]) -> SourceBatch | None:
         counts, began_ns = self._context.counts, time.monotonic_ns()

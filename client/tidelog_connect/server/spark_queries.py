@@ -61,6 +61,8 @@ class RunContext:
         self._run, self._report = command.run, report
         self._topics: frozenset[str] = frozenset()
         self.is_planned = False
+        self.batches = 0
+        """The batches that the run has written."""
 
     def started(self) -> None:
         """Report that the query runs."""
@@ -78,7 +80,7 @@ RunFactory = Callable[["SparkSession", type[Any], dict[str, Any], RunContext], R
 
 
 class SparkQueries:
-    """Lifecycle: created with the worker; the session starts with the first query and ends with `close`."""
+    """Lifecycle: created with the worker; the session starts with the first query, and its creator stops it."""
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class SparkQueries:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._running: dict[int, tuple[threading.Thread, threading.Event, list[Run]]] = {}
         self._counts = itertools.count()
+        self._contexts: dict[str, RunContext] = {}
 
     def start(self, command: StartConnector, epoch: int) -> None:
         """Start a connector on a thread of its own."""
@@ -136,6 +139,10 @@ class SparkQueries:
             found.append(self._events.get())
         return found
 
+    def batches(self) -> dict[str, int]:
+        """Return the number of batches that the last run of each connector has written."""
+        return {name: each.batches for name, each in list(self._contexts.items())}
+
     def _run(self, command: StartConnector, epoch: int, stopping: threading.Event, runs: list[Run]) -> None:
         def number() -> int:
             return epoch << _EPOCH_BITS | next(self._counts)
@@ -148,6 +155,7 @@ class SparkQueries:
             spark.sparkContext.setLocalProperty(_POOL, command.name)
             pipeline, counts = self._registry.pipeline(command.config), self._connect_counts.of(command.name)
             context = RunContext(command, pipeline, number, self._report, counts)
+            self._contexts[command.name] = context
             factory = self._factories.get(connector.kind, self._source)
             run = factory(spark, connector, settings, context)
             runs.append(run)

@@ -1,0 +1,1 @@
+"""Pipelines: connectors of a file, which run without a REST API."""
