@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +24,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tidelog_connect.rest.settings import Address
+from tidelog_foundation.config.process import stop_signals
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 
@@ -58,6 +61,19 @@ class RestServer(uvicorn.Server):
         self._endpoints, self._certificates = endpoints, certificates
         self._companion = companion
         self._open = contextlib.AsyncExitStack()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Let SIGTERM and SIGINT end :meth:`run`, and nothing else: the worker then leaves its group."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        former = {number: signal.signal(number, self.handle_exit) for number in stop_signals()}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: Any = None) -> None:
         """Listen on all addresses.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import threading
 import time
@@ -34,16 +36,42 @@ def test_port_in_use_is_an_error_that_names_it_and_frees_the_others() -> None:
     socket.create_server((HOST, free)).close()
 
 
+def test_sigterm_ends_the_server_and_not_the_process_so_that_the_worker_leaves_its_group() -> None:
+    raised: list[int] = []
+    former = signal.signal(signal.SIGTERM, lambda number, _: raised.append(number))
+    server = RestServer([endpoint(free_ports(1)[0])], (), contextlib.nullcontext)
+
+    def terminate() -> None:
+        wait_for_start(server)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=terminate, name="terminate")
+    thread.start()
+    try:
+        server.run()
+        assert server.should_exit
+        assert raised == []
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert raised == [signal.SIGTERM], "the former handler is not restored"
+    finally:
+        thread.join(DEADLINE_S)
+        signal.signal(signal.SIGTERM, former)
+
+
+def wait_for_start(server: RestServer) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not server.started:
+        assert time.monotonic() < deadline, "the server has not started"
+        time.sleep(0.02)
+
+
 def test_each_address_serves_its_application() -> None:
     ports = free_ports(2)
     server = RestServer([endpoint(ports[0], "a"), endpoint(ports[1], "b")], (), contextlib.nullcontext)
     thread = threading.Thread(target=server.run, name="rest")
     thread.start()
     try:
-        deadline = time.monotonic() + DEADLINE_S
-        while not server.started:
-            assert time.monotonic() < deadline, "the server has not started"
-            time.sleep(0.02)
+        wait_for_start(server)
         with httpx2.Client(trust_env=False) as client:
             assert [client.get(f"http://{HOST}:{port}/").text for port in ports] == ["a", "b"]
     finally:
