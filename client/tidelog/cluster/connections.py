@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _DISCONNECTED = UNREACHABLE | INSECURE | {ErrorCode._RESOLVE}
 """The errors of an address without a connection."""
-_UNANSWERED = _DISCONNECTED | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode._TIMED_OUT}
+UNANSWERED = _DISCONNECTED | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode._TIMED_OUT}
+"""The errors of a call that the other side has not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Connection:
         try:
             yield
         except TidelogError as error:
-            if error.code in _UNANSWERED:
+            if error.code in UNANSWERED:
                 measures.failed(address, is_connected=error.code not in _DISCONNECTED)
             else:
                 measures.answered(address, began_ms, monotonic_ms())

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from tidelog.cluster.answers import error_of
 from tidelog.cluster.client import ClusterClient
-from tidelog.cluster.connections import Connection
+from tidelog.cluster.connections import UNANSWERED, Connection
 from tidelog.cluster.loop_time import now_ms
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
@@ -29,6 +29,8 @@ MOVED = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABL
 """Errors after which the coordinator must be found again."""
 TRANSIENT = MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 """Errors of a request that was not executed and may succeed soon."""
+_NO_ANSWER = OUTAGES | UNANSWERED
+"""Errors without an answer of a node, after which the request may be repeated."""
 _FIND_ATTEMPT_MS = 5_000
 """The longest wait for one node's answer about coordinators before the next is asked; it may be paused."""
 
@@ -138,7 +140,8 @@ class Coordinators:
         with its errors.
 
         Raises:
-            TidelogError: an error that is not retriable, or the last one if the deadline passed without a response.
+            TidelogError: an error that is not retriable. At the deadline, the last error that a node answered, or
+                without an answer the error of the last attempt.
         """
         with ReportedWait(f"the coordinator of {self._names([group_id])}") as wait:
             return await self._ask_until(group_id, ask, errors_of, self._deadline(timeout_ms), attempt_ms, wait)
@@ -153,7 +156,7 @@ class Coordinators:
         wait: ReportedWait,
     ) -> T:
         attempt = 0
-        answers: list[T] = []
+        answers: list[T | TidelogError] = []
         while True:
             left_ms = max(deadline_ms - now_ms(), 1)
             outcome: T | TidelogError
@@ -163,21 +166,24 @@ class Coordinators:
                 if not error.code.retriable and error.code not in OUTAGES:
                     raise
                 outcome = error
+            if isinstance(outcome, TidelogError):
+                reason = outcome
+            else:
+                transient = [e for e in errors_of(outcome) if ErrorCode.of(e.code) in TRANSIENT]
+                if not transient:
+                    return outcome
+                reason = error_for(transient[0].code, transient[0].message)
+            if reason.code not in _NO_ANSWER:
+                answers = [outcome]
             attempt += 1
             wait_ms = self._cluster.backoff.wait_ms(attempt)
-            if not isinstance(outcome, TidelogError):
-                transient = [e for e in errors_of(outcome) if ErrorCode.of(e.code) in TRANSIENT]
-                if not transient or now_ms() + wait_ms >= deadline_ms:
-                    return outcome
-                answers = [outcome]
-                wait.note(error_for(transient[0].code, transient[0].message))
-            elif now_ms() + wait_ms >= deadline_ms:
-                # The deadline cut this attempt short.
-                if answers:
-                    return answers[0]
-                raise outcome
-            else:
-                wait.note(outcome)
+            if now_ms() + wait_ms >= deadline_ms:
+                # The deadline may have cut this attempt short; an earlier one had an answer.
+                last = answers[0] if answers else outcome
+                if isinstance(last, TidelogError):
+                    raise last
+                return last
+            wait.note(reason)
             await asyncio.sleep(wait_ms / 1000)
 
     async def _locate_all(
@@ -188,8 +194,8 @@ class Coordinators:
         while missing := [g for g in wanted if g not in self._located and not _is_final(refused.get(g))]:
             try:
                 refused.update(await self._locate(missing, deadline_ms - now_ms()))
-            except TidelogError:
-                if now_ms() < deadline_ms or not refused.keys() >= set(missing):
+            except TidelogError as error:
+                if error.code not in _NO_ANSWER or not refused.keys() >= set(missing):
                     raise
                 # The deadline cut this attempt short; an earlier one had an answer.
                 break

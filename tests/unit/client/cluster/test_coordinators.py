@@ -164,6 +164,21 @@ def test_last_answer_about_a_coordinator_is_the_error_when_the_deadline_cuts_an_
         beat(coordinators, timeout_ms=1_000)
 
 
+def test_an_answer_of_an_earlier_attempt_is_the_error_when_the_deadline_cuts_the_last_one_short(
+    nodes: list[Node], coordinators: Coordinators
+) -> None:
+    nodes[0].finding_errors, nodes[0].finds_silently = [ErrorCode.COORDINATOR_NOT_AVAILABLE], True
+    asked = coordinators.ask(
+        "g",
+        lambda c, timeout_s: c.groups.Heartbeat(pb.HeartbeatRequest(group_id="g"), timeout=timeout_s),
+        _errors,
+        timeout_ms=1_000,
+        attempt_ms=5,
+    )
+    with pytest.raises(TidelogError, match="COORDINATOR_NOT_AVAILABLE"):
+        run_sync(asked)
+
+
 def test_many_groups_are_found_with_one_question(nodes: list[Node], coordinators: Coordinators) -> None:
     found = run_sync(coordinators.find_all(["g", "bad", "h", "g"], timeout_ms=5_000))
     assert list(found) == ["g", "bad", "h"]
