@@ -20,7 +20,7 @@ from tidelog_foundation.errors import TidelogError
 class Pipeline:
     """Lines of a file to a topic and from there to another file."""
 
-    def __init__(self, cluster: FakeCluster, folder: Path, spark: SparkSession) -> None:
+    def __init__(self, cluster: FakeCluster, folder: Path, spark: SparkSession, setting: str = "") -> None:
         self.source, self.target, self.spark = folder / "in.txt", folder / "out.txt", spark
         self.lines: list[str] = []
         self.document = parse_document(
@@ -30,6 +30,7 @@ settings:
   bootstrap.servers: {cluster.bootstrap_servers}
   session.timeout.ms: 3000
   checkpoint.location: {folder / "checkpoints"}
+  {setting}
 connectors:
   pipe-out: {{connector.class: FileStreamSink, topics: lines, file: {self.target}}}
   pipe-in: {{connector.class: FileStreamSource, topic: lines, file: {self.source}}}
@@ -61,6 +62,22 @@ def test_pipeline_processes_what_is_there_once_and_goes_on_where_it_was(tmp_path
         pipeline.source.write_text("")
         with pytest.raises(TidelogError, match=r"connector pipe-in has failed: ValueError: .* has 0 bytes"):
             pipeline.process(once=True).run()
+
+
+@pytest.mark.compat
+def test_sinks_batches_have_at_most_as_many_offsets_as_the_setting_says(tmp_path: Path, spark: SparkSession) -> None:
+    with FakeCluster() as cluster:
+        cluster.create_topic("lines")
+        pipeline = Pipeline(cluster, tmp_path, spark, "sink.max.offsets.per.trigger: 2")
+        text = "".join(f"line {number}\n" for number in range(5))
+        pipeline.source.write_text(text)
+        assert pipeline.process(once=True).run()
+        assert pipeline.target.read_text() == text
+        # The commit markers of the source have offsets too.
+        [batches] = [
+            int(line.split()[1]) for line in pipeline.lines if line.startswith("pipe-out: ") and "written" in line
+        ]
+        assert batches >= 3
 
 
 @pytest.mark.compat

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sql
 from tidelog_connect.errors import TOLERANCE_EXCEEDED, ErrorSettings, FailedRecord, verdict_on_failure
 from tidelog_connect.metrics import ConnectorCounts
 from tidelog_connect.records import CONNECT_EXCEPTION, Records
+from tidelog_connect.server.persisting import persisted
 from tidelog_foundation.errors import ErrorCode, error_for
 
 if TYPE_CHECKING:
@@ -55,14 +56,12 @@ class FailedRecords:
         if not records.can_fail:
             yield records.frame
             return
-        frame = records.frame.persist()
-        try:
+        with persisted(records.frame) as frame:
             failed = frame.where(sql.col("failure").isNotNull())
             if self._handle(failed, number, is_sink=records.is_sink):
-                frame = frame.where(sql.col("failure").isNull())
-            yield frame
-        finally:
-            frame.unpersist()
+                yield frame.where(sql.col("failure").isNull())
+            else:
+                yield frame
 
     def _handle(self, failed: DataFrame, number: int, *, is_sink: bool) -> bool:
         """Handle failed records, and tell whether there are any."""

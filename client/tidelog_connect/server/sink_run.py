@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tidelog_connect.errors import ErrorSettings
 from tidelog_connect.server.checkpoints import Checkpoints
 from tidelog_connect.server.dead_letters import DeadLetterTopic, create_dead_letter_topic
 from tidelog_connect.server.failed_records import FailedRecords
+from tidelog_connect.server.persisting import persisted
 from tidelog_connect.server.retries import with_retries
 from tidelog_connect.server.settings import WorkerSettings
 from tidelog_connect.server.spark_queries import RunContext
@@ -111,8 +113,7 @@ class SinkRun:
     def _write(self, rows: DataFrame, number: int) -> None:
         assert self._query is not None
         pipeline, counts, began_ns = self._context.pipeline, self._context.counts, time.monotonic_ns()
-        kept = rows.persist() if pipeline.needs_batch else None
-        try:
+        with persisted(rows) if pipeline.needs_batch else nullcontext():
             records = pipeline.of_batch(rows).from_topics(rows)
             query = str(self._query.id)
             batch = Batch(query, number, records.key_schema, records.value_schema)
@@ -122,9 +123,6 @@ class SinkRun:
                 with_retries(self._errors, call, self._ending, counts.retried)
             counts.put.observe(time.monotonic_ns() - began_ns)
             self._context.batches += 1
-        finally:
-            if kept is not None:
-                kept.unpersist()
 
     def _stream(self) -> DataFrame:
         named, pattern = self._parsed[TOPICS], self._parsed[TOPICS_REGEX]
@@ -143,9 +141,11 @@ class SinkRun:
             for topic, count in chosen.items()
         }
         subscription = {"subscribe": ",".join(named)} if named else {"subscribePattern": pattern}
+        most = str(self._settings.worker.sink_max_offsets_per_trigger)
         stream = (
             self._spark.readStream.format("tidelog")
             .options(**self._settings.client, **subscription, includeHeaders="true")
+            .option("maxOffsetsPerTrigger", most)
             .options(**self._connector.read_options())
             .option("startingOffsets", json.dumps(start) if start else "earliest")
             .load()

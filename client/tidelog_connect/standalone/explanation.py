@@ -29,6 +29,7 @@ def explanation(plan: PipelinePlan, *, once: bool) -> str:
             "session.timeout.ms": worker.session_timeout_ms,
             "source.poll.interval.ms": worker.source_poll_interval_ms,
             "sink.trigger.interval.ms": worker.sink_trigger_interval_ms,
+            "sink.max.offsets.per.trigger": worker.sink_max_offsets_per_trigger,
             **dict.fromkeys(sorted(plan.settings.security), _HIDDEN),
             **{key: _shown(key, value) for key, value in sorted(plan.settings.spark.items())},
         },
