@@ -96,6 +96,14 @@ def postgresql_jar() -> Path:
     return jar
 
 
+def delta_jars() -> list[Path]:
+    """Return the jars of Delta Lake for the installed Spark. Raises Unavailable, also if there is no release for it."""
+    minor = ".".join(version("pyspark").split(".")[:2])
+    jars = resolve(_HERE / "java" / "delta" / "pom.xml", BUILD / f"delta-{minor}", f"-Dspark.minor={minor}")
+    # Spark has the others.
+    return [each for each in jars.glob("*.jar") if each.name.startswith("delta-")]
+
+
 def _spark_jars(pom: Path, name: str, *options: str) -> list[Path]:
     installed = version("pyspark")
     try:

@@ -17,6 +17,8 @@ from tidelog_connect.connectors.files.source import FilesSourceConnector
 from tidelog_connect.connectors.http.sink import HttpSinkConnector
 from tidelog_connect.connectors.jdbc import JdbcSinkConnector, JdbcSourceConnector
 from tidelog_connect.connectors.shared_settings import TASKS_MAX, TOPICS, TOPICS_REGEX, shared_settings
+from tidelog_connect.connectors.spark.sink import SparkSinkConnector
+from tidelog_connect.connectors.spark.source import SparkSourceConnector
 from tidelog_connect.connectors.step_settings import pipeline_of, settings_of_steps
 from tidelog_connect.converters import CONVERTERS, HEADER_CONVERTERS
 from tidelog_connect.errors import DEAD_LETTER_TOPIC
@@ -34,6 +36,8 @@ BUILT_IN: tuple[type[Connector], ...] = (
     FilesSourceConnector,
     DatagenConnector,
     HttpSinkConnector,
+    SparkSinkConnector,
+    SparkSourceConnector,
 )
 ENTRY_POINTS = "tidelog.connectors"
 _OTHER_PLUGINS = (

@@ -12,6 +12,7 @@ from tidelog_connect.connectors.files.batch_commit import commit_batch
 from tidelog_connect.connectors.files.formats import FORMATS, check_installed, format_name
 from tidelog_connect.connectors.files.sink_settings import check, sink_settings
 from tidelog_connect.connectors.options import is_option, options_of
+from tidelog_connect.connectors.sink_rows import rows_with_values, value_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -86,7 +87,7 @@ class FilesSinkConnector(SinkConnector):
 
         columns = [sql.col("topic"), *levels]
         named = {f"{_LEVEL}{index}": column for index, column in enumerate(columns)}
-        divided = self._accepted(rows).withColumns(named)
+        divided = rows_with_values(rows, self.settings["behavior.on.null.values"]).withColumns(named)
         ordered = divided.sortWithinPartitions(*named, "partition", "offset")
         data = ordered.select(*named, *self._data(rows))
         source = "text" if self._writes_json_text(rows) else self._format.source
@@ -98,23 +99,13 @@ class FilesSinkConnector(SinkConnector):
 
         topics = sorted(row["topic"] for row in rows.select("topic").distinct().collect())
         for topic in topics:
-            part = self._accepted(rows).where(sql.col("topic") == topic)
+            part = rows_with_values(rows, self.settings["behavior.on.null.values"]).where(sql.col("topic") == topic)
             writer = part.select(*self._data(rows)).write.format(self._format.source).options(**self._options())
             identity = {"txnAppId": f"{batch.query}/{topic}", "txnVersion": str(batch.number)}
             writer = writer.options(**identity).mode("append")
             fields = self.settings["partition.field.name"]
             writer = writer.partitionBy(*fields) if fields else writer
             writer.save(f"{self.settings['path'].rstrip('/')}/{topic}")
-
-    def _accepted(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with values. A row without one is left out, or ends the batch."""
-        from pyspark.sql import functions as sql
-
-        if self.settings["behavior.on.null.values"] == "ignore":
-            return rows.where(sql.col("value").isNotNull())
-        place = sql.concat_ws("-", "topic", "partition", "offset")
-        message = sql.concat(sql.lit("The record "), place, sql.lit(" has no value, and behavior.on.null.values=fail"))
-        return rows.where(sql.when(sql.col("value").isNull(), sql.raise_error(message).cast("boolean")).otherwise(True))
 
     def _data(self, rows: DataFrame) -> list[Column]:
         """Return the columns of the files: the fields of values, or the value itself.
@@ -130,14 +121,12 @@ class FilesSinkConnector(SinkConnector):
             return [value.cast("string").alias("value")]
         if self._format.source == "text" or self._writes_json_text(rows):
             return [sql.to_json(value, {"ignoreNullFields": "false"}).alias("value")]
-        if isinstance(kind, types.StructType):
-            return [value.getField(name).alias(name) for name in kind.names]
         if isinstance(kind, types.VariantType):
             raise ConfigException(
                 f"{self._name} needs values with a schema, such as that of value.converter.schema.content; JsonFormat"
                 " takes values without one"
             )
-        return [value.alias("value")]
+        return value_columns(rows)
 
     def _writes_json_text(self, rows: DataFrame) -> bool:
         """Tell whether JSON without a schema is written: each value is a line."""

@@ -1,0 +1,1 @@
+"""SparkSource and SparkSink: any data source of Spark by its name."""
