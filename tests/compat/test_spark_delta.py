@@ -1,4 +1,4 @@
-"""Batches that come again are in Delta's tables once, with the release of Delta that is made for the installed Spark."""
+"""Batches that come again are in Delta's tables once, with the release of Delta for the installed Spark."""
 
 from __future__ import annotations
 
