@@ -26,6 +26,7 @@ from tidelog_node.handlers.produce import (
     refuse_produce,
     take_turn,
     try_begin_produce,
+    try_begin_single,
 )
 from tidelog_node.handlers.producers import describe_producers, init_producer_id
 from tidelog_node.handlers.scram import alter_user_scram_credentials, describe_user_scram_credentials

@@ -229,16 +229,24 @@ class PendingProduce:
                 outcome = PartitionOutcome(item.index)
                 outcomes.append(outcome)
                 place += 1
+                guard = guards.get(place, NO_GUARD) if guards else NO_GUARD
+                batch = checks.get(place) or item.records
                 try:
-                    guard = guards.get(place, NO_GUARD) if guards else NO_GUARD
-                    self._append_one(acks, name, checks.get(place) or item.records, outcome, guard)
-                except TidelogError as error:
-                    self._fail(outcome, name, error)
-                except Exception as error:  # noqa: BLE001  # logged
+                    self._append_one(acks, name, batch, outcome, guard)
+                except Exception as error:  # noqa: BLE001  # into the outcome
                     # An error in one partition never stops the appends to the others.
-                    text = "Appending to %s-%d failed with an unexpected error"
-                    self._fail(outcome, name, report_unexpected(logger, error, text, name, item.index))
+                    self._take_error(outcome, name, error)
                 yield
+
+    def append_single(self, partition: Partition, batch: memoryview, *, needs_all_replicas: bool) -> PartitionOutcome:
+        """Append the only batch of a request, which nothing delays, and return its outcome."""
+        outcome = PartitionOutcome(partition.index)
+        self.outcomes.append(TopicOutcome(partition.topic, [outcome]))
+        try:
+            self._append_to(partition, batch, outcome, NO_GUARD, needs_all_replicas=needs_all_replicas)
+        except Exception as error:  # noqa: BLE001  # into the outcome
+            self._take_error(outcome, partition.topic, error)
+        return outcome
 
     def _append_one(
         self,
@@ -256,7 +264,17 @@ class PendingProduce:
         partition = self._context.partition(topic, outcome.index)
         if isinstance(batch, TidelogError):
             raise batch
-        needs_all_replicas = acks in _ACKS_ALL
+        self._append_to(partition, batch, outcome, guard, needs_all_replicas=acks in _ACKS_ALL)
+
+    def _append_to(
+        self,
+        partition: Partition,
+        batch: bytes | memoryview | CheckedBatch,
+        outcome: PartitionOutcome,
+        guard: int,
+        *,
+        needs_all_replicas: bool,
+    ) -> None:
         info = partition.append(batch, needs_all_replicas, guard)
         # These values stay if the batch turns out not to be replicated (Kafka's DelayedProduce).
         outcome.base_offset = info.first_offset
@@ -296,6 +314,12 @@ class PendingProduce:
             self._timer = None
         return waited
 
+    def _take_error(self, outcome: PartitionOutcome, topic: str, error: Exception) -> None:
+        if not isinstance(error, TidelogError):
+            text = "Appending to %s-%d failed with an unexpected error"
+            error = report_unexpected(logger, error, text, topic, outcome.index)
+        self._fail(outcome, topic, error)
+
     def _fail(self, outcome: PartitionOutcome, topic: str, error: TidelogError) -> None:
         # The traceback refers to frames with the outcome, so the records would stay until a garbage collection.
         outcome.error = error.detached()
@@ -317,6 +341,24 @@ def try_begin_produce(context: NodeContext, request: ProduceBatches) -> PendingP
     pending = PendingProduce(context, request.timeout_ms)
     for _ in pending.append(request, checks):
         pass
+    return pending
+
+
+def try_begin_single(
+    context: NodeContext, topic: str, index: int, batch: memoryview, acks: int, timeout_ms: int
+) -> PendingProduce | None:
+    """Append the only batch of a request at once, or return None if :func:`try_begin_produce` must decide.
+
+    The batch is small, uncompressed and outside of transactions. The outcome is the same as there.
+    """
+    partition = context.partitions.get(topic, index)
+    if partition is None or topic in INTERNAL_TOPICS or not context.produce_turns.is_free(partition):
+        return None
+    log = partition.log
+    if not log.has_folder or log.produce_rules.must_convert(batch):
+        return None
+    pending = PendingProduce(context, timeout_ms)
+    pending.append_single(partition, batch, needs_all_replicas=acks in _ACKS_ALL)
     return pending
 
 

@@ -64,6 +64,8 @@ class ResponseBudget:
 
     def pass_on(self) -> None:
         """Let the next requests check for room, if there is any. A woken request calls this after its check."""
+        if not self._followers and not self._consumers:
+            return
         for waiting, is_follower in ((self._followers, True), (self._consumers, False)):
             if waiting and self.room(is_follower=is_follower) > 0:
                 wake = next(iter(waiting))

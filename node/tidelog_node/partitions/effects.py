@@ -48,8 +48,11 @@ class DiskWatch:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, TidelogError):
-            return
+        if isinstance(error, TidelogError):
+            self.report(error)
+
+    def report(self, error: TidelogError) -> None:
+        """Report an error of the partition's log to the node if it is one of the disk."""
         failure = self._partition.log.failure
         fault = fault_of(error)
         if failure is not None or fault in (Fault.DISK, Fault.REPLICA):

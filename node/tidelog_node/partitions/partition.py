@@ -151,8 +151,11 @@ class Partition:
             raise self._read_only()
         if needs_all_replicas:
             leader.check_enough_replicas()
-        with self.disk_watch:
+        try:
             info = self.log.append_as_leader(batch, leader.leader_epoch, self.clock.wall_ms(), guard)
+        except TidelogError as error:
+            self.disk_watch.report(error)
+            raise
         if not info.is_duplicate:
             self.step(events.RecordsAppended(self.log.log_end_offset))
             self.waiters.log_end.wake()
@@ -431,9 +434,12 @@ class Partition:
 
     def step(self, event: events.Event) -> None:
         """Pass an event to the state machine and execute its commands."""
-        with self.disk_watch:
+        try:
             for command in self.state.step(event, self.clock.monotonic_ms()):
                 self._execute(command)
+        except TidelogError as error:
+            self.disk_watch.report(error)
+            raise
         if isinstance(event, _MARKING_READERS):
             self.waiters.mark_readers()
             self._measure_isr()

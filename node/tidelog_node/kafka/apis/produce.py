@@ -14,13 +14,14 @@ from tidelog_foundation.authorization import WRITE_TOPIC, WRITE_TRANSACTION, Acc
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import HEADER_SIZE, is_transactional
 from tidelog_node import handlers
-from tidelog_node.handlers import NodeContext, PartitionOutcome, TopicOutcome
+from tidelog_node.handlers import NodeContext, PartitionOutcome, PendingProduce, TopicOutcome
 from tidelog_node.handlers.produce import Acks
 from tidelog_node.kafka.cluster_view import leader_endpoints
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages import produce as wire
+from tidelog_node.kafka.protocol.messages.produce_single import Appended, SingleBatch, decode_single, encode_single
 from tidelog_node.kafka.protocol.writer import Writer
-from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request
 from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.transactions.states import EPOCH_BUMP_VERSION
 
@@ -53,12 +54,66 @@ class ProduceApi:
         caller = request.caller
         request.reader.bound_elements(handlers.MAX_PRODUCE_ELEMENTS)
         access = None if node.guard is None else node.guard.access("PRODUCE", caller)
+        if request.usage is None:
+            single = decode_single(request.reader.view, request.reader.position, caller.version)
+            pending = None if single is None else _begin_single(node.context, single, caller.version, access)
+            if single is not None and pending is not None:
+                return _Single(node.context, caller, single).answer(pending)
         size = request.reader.remaining
         asked = wire.decode_request(request.reader, caller.version)
         call = _Call(node.context, caller.listener, caller.version, asked, access, request.usage)
         if request.usage is not None:
             request.usage.append(size)
         return call.begin()
+
+
+def _begin_single(
+    context: NodeContext, single: SingleBatch, version: int, access: Access | None
+) -> PendingProduce | None:
+    """Append the only batch of a request, or return None if the request must take the way of all others."""
+    acks = _ACKS.get(single.acks)
+    if acks is None:
+        return None
+    if version >= wire.FIRST_WITH_TOPIC_IDS:
+        name = context.metadata.topic_name(single.place)
+    else:
+        try:
+            name = single.place.decode()
+        except UnicodeDecodeError:
+            return None
+    if not name or (access is not None and not access.has(WRITE_TOPIC, name)):
+        return None
+    return handlers.try_begin_single(context, name, single.partition, single.records, acks, single.timeout_ms)
+
+
+class _Single:
+    """The answer to a request with one batch."""
+
+    __slots__ = ("_caller", "_context", "_single")
+
+    def __init__(self, context: NodeContext, caller: Caller, single: SingleBatch) -> None:
+        self._context = context
+        self._caller = caller
+        self._single = single
+
+    def answer(self, pending: PendingProduce) -> Body | Awaitable[Body | None] | None:
+        """Return the answer to the appended batch."""
+        if not pending.is_complete:
+            return pending.completion(self._body)
+        if self._single.acks == _NO_ANSWER and pending.outcomes[0].partitions[0].error is None:
+            return None
+        return self._body(pending.outcomes)
+
+    def _body(self, outcomes: list[TopicOutcome]) -> Body | None:
+        single, version = self._single, self._caller.version
+        [outcome] = outcomes[0].partitions
+        if outcome.error is None:
+            appended = Appended(outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset)
+            return [encode_single(single, appended, version)]
+        is_by_id = version >= wire.FIRST_WITH_TOPIC_IDS
+        topic = wire.ProduceTopic(outcomes[0].name, single.place if is_by_id else b"", [])
+        asked = wire.ProduceRequest(None, single.acks, single.timeout_ms, [topic])
+        return _Call(self._context, self._caller.listener, version, asked, None, None).answer(outcomes)
 
 
 class _Batches(NamedTuple):
@@ -115,7 +170,7 @@ class _Call:
         if pending is None:
             return self._begin_later(batches)
         if pending.is_complete:
-            return self._answer(pending.outcomes)
+            return self.answer(pending.outcomes)
         return pending.completion(self._body)
 
     def _begin_later(self, batches: _Batches) -> asyncio.Future[Body | None]:
@@ -125,7 +180,7 @@ class _Call:
         async def append() -> Body | None:
             pending = await handlers.begin_produce(self._context, batches, turn)
             if pending.is_complete:
-                return self._answer(pending.outcomes)
+                return self.answer(pending.outcomes)
             return await pending.completion(self._body)
 
         task = asyncio.create_task(append(), name="produce-later")
@@ -134,9 +189,14 @@ class _Call:
         return task if self._asked.acks != _NO_ANSWER else asyncio.shield(task)
 
     def _refuse(self, code: ErrorCode, text: str) -> Body | None:
-        return self._answer(handlers.refuse_produce(self._asked.topics, error_for(code, text)))
+        return self.answer(handlers.refuse_produce(self._asked.topics, error_for(code, text)))
 
-    def _answer(self, outcomes: list[TopicOutcome]) -> Body | None:
+    def answer(self, outcomes: list[TopicOutcome]) -> Body | None:
+        """Return the answer to a request whose outcomes are final.
+
+        Raises:
+            CloseConnection: a batch is refused with ``acks=0``.
+        """
         if self._asked.acks != _NO_ANSWER:
             return self._body(outcomes)
         self._merge(outcomes)
