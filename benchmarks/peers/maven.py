@@ -63,14 +63,16 @@ def fetch_spark_jars() -> list[Path]:
 
 
 def fetch_mirror_jars() -> Path:
-    """Return the folder with MirrorMaker 2 and its dependencies, which Maven fetches if it is missing.
+    """Return the folder with MirrorMaker 2, Kafka Connect and their dependencies, which Maven fetches if needed.
 
     Raises:
         FileNotFoundError: Maven is not installed.
         subprocess.CalledProcessError: Maven failed.
     """
     libs = _BUILD / f"mirror-{pom_version(_MIRROR_POM.read_text())}"
-    if not libs.exists():
+    if not any(libs.glob("connect-file-*.jar")):
+        # Those of an earlier pom.xml.
+        shutil.rmtree(libs, ignore_errors=True)
         _fetch(_MIRROR_POM, libs)
     return libs
 

@@ -14,6 +14,7 @@ from benchmarks.peers import logins, tls, transactions, work
 from benchmarks.peers.abuse import abuse
 from benchmarks.peers.apache_kafka import ApacheKafka
 from benchmarks.peers.clusters import Clusters
+from benchmarks.peers.connectors import SETTINGS, connectors
 from benchmarks.peers.links import links
 from benchmarks.peers.maven import find_installation
 from benchmarks.peers.mirrors import mirrors
@@ -61,9 +62,9 @@ _SMALL_PARTS: dict[str, Part] = {
 }
 _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
-_TLS, _LOGINS, _MIRRORS = "tls", "logins", "mirrors"
-"""The parts with clusters of their own: with SSL, with SASL_SSL, and with mirrors from one to the other."""
-PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _TLS, _LOGINS, _MIRRORS)
+_TLS, _LOGINS, _MIRRORS, _CONNECTORS = "tls", "logins", "mirrors", "connectors"
+"""The parts with clusters of their own: with SSL, with SASL_SSL, with mirrors between them, with connectors."""
+PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _TLS, _LOGINS, _MIRRORS, _CONNECTORS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,6 +114,10 @@ def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterat
         with _clusters(options, _SMALL, None) as clusters:
             clusters.start()
             yield _MIRRORS, mirrors(clusters)
+    if _CONNECTORS in parts and alone is None:
+        with _clusters(options, _SMALL, None, SETTINGS) as clusters:
+            clusters.start()
+            yield _CONNECTORS, connectors(clusters)
 
 
 def _secured(
