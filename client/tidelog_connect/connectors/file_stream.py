@@ -65,7 +65,7 @@ class FileStreamSourceConnector(SourceConnector):
             .define(
                 _BATCH_SIZE,
                 Type.INT,
-                "200000",
+                "500000",
                 Importance.LOW,
                 "The maximum number of lines in a batch.",
                 validator=Range(1, 10_000_000),

@@ -39,8 +39,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STEP_S = 0.5
-_SPARK_DEFAULTS = {"spark.scheduler.mode": "FAIR", "spark.sql.caseSensitive": "true"}
-"""Connectors share the executors fairly, and names of fields may differ by their case only."""
+_SPARK_DEFAULTS = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+}
+"""Connectors share the executors fairly, names of fields may differ by their case only, and a batch of Arrow data is
+converted by tasks: the driver would interpret the expressions of a small one row by row, in three times the time."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
