@@ -46,6 +46,8 @@ class JournalTopic:
         self._journal = Journal(sink)
         self._next_offset = 0
         self._exists = False
+        self._known_by_s = 0.0
+        """The time by which all nodes should know the topic."""
 
     def read(self, *, is_current: bool = False) -> SinkState:
         """Return the state; with ``is_current``, after all records that were acknowledged before the call.
@@ -79,7 +81,13 @@ class JournalTopic:
     def _end(self) -> int:
         key = (JOURNAL_TOPIC, self._partition)
         client = cluster_client(self._source.client)
-        return run_sync(client.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=_TIMEOUT_MS))[key].offset
+        while True:
+            try:
+                return run_sync(client.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=_TIMEOUT_MS))[key].offset
+            except TidelogError as error:
+                # A node may learn of the topic later than the one that was asked whether it exists.
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() >= self._known_by_s:
+                    raise
 
     def _end_after_a_marker(self) -> int:
         return self._produce([f"{self._journal.sink}/marker".encode()], [None]) + 1
@@ -106,7 +114,7 @@ class JournalTopic:
         if not _is_known(client):
             self._create()
             self._await_visible(client)
-        self._exists = True
+        self._exists, self._known_by_s = True, time.monotonic() + _TIMEOUT_MS / 1000
 
     def _await_visible(self, client: ClusterClient) -> None:
         deadline = time.monotonic() + _TIMEOUT_MS / 1000
