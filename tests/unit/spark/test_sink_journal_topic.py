@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from shared_spark_clients import closing_shared_clients
 
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -33,7 +34,7 @@ class LateClient:
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_journal_waits_for_a_node_that_learns_of_its_topic_late(is_new: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    with FakeCluster() as cluster:
+    with FakeCluster() as cluster, closing_shared_clients():
         journal = JournalTopic(sink_plan({"bootstrap.servers": cluster.bootstrap_servers, "topic": "t"}), "sink")
         journal.read()
         client = LateClient(cluster_client(journal._source.client), 2)
