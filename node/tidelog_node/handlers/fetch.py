@@ -330,7 +330,8 @@ class _Fetch:
             if item.answers_at_once or (is_follower and self._ends_wait_of_follower(item)):
                 return True
             size += item.size
-            is_starved = is_starved or item.is_starved
+            if item.is_starved:
+                is_starved = True
         return size >= self._min_bytes or (size > 0 and is_starved)
 
     def _wait_is_ended(self) -> bool:
@@ -340,9 +341,10 @@ class _Fetch:
     def _ends_wait_of_follower(self, item: FetchItem) -> bool:
         if item.leaves_follower_behind():
             return True
+        if not self._session.wants_high_watermark:
+            return False
         told = item.entry.told
-        is_behind = item.read is not None and told is not None and told[0] < item.read.high_watermark
-        return self._session.wants_high_watermark and is_behind
+        return item.read is not None and told is not None and told[0] < item.read.high_watermark
 
     def _look(self) -> None:
         """Read the changed partitions. The others keep their results."""
@@ -350,13 +352,14 @@ class _Fetch:
 
     def _look_at(self, keys: Iterable[PartitionKey]) -> None:
         partitions, items, looked_at = self._session.state.partitions, self._items, []
+        may_read = self._request.may_read
         for key in keys:
             before = items.get(key)
+            item = items[key] = FetchItem(key, partitions[key])
             if before is not None:
                 self._size -= before.size
-            item = items[key] = FetchItem(key, partitions[key])
-            item.is_repeated = before is not None and before.error is None
-            if self._request.may_read is None or self._may_read(item):
+                item.is_repeated = before.error is None
+            if may_read is None or self._may_read(item):
                 looked_at.append(item)
         self._read(looked_at)
 
@@ -414,12 +417,12 @@ class _Fetch:
             partition = item.partition = self._partition(item)
             self._session.hold(item.key, partition)
             max_bytes = min(spec.max_bytes, max(0, remaining))
-            item.is_limited = self._is_limited(partition)
-            if item.is_limited:
+            if partition.throttled.leader and self._is_limited(partition):
+                item.is_limited = True
                 max_bytes = min(max_bytes, self._throttled_bytes())
             item.read = self._read_partition(item, partition, max_bytes, has_room)
-            item.error = None
-            item.is_starved = not has_room and not item.has_all and not item.is_limited
+            if not has_room:
+                item.is_starved = not item.has_all and not item.is_limited
         except TidelogError as error:
             item.fail(error)
             return
@@ -428,9 +431,11 @@ class _Fetch:
             text = "Reading %s-%d failed with an unexpected error"
             item.fail(report_unexpected(logger, error, text, self._name(item), item.key[1]))
             return
-        if not is_first and len(item.read.records) > remaining:
+        size = len(item.read.records)
+        if size > remaining and not is_first:
             item.read = dataclasses.replace(item.read, records=b"", aborted=() if self._is_read_committed else None)
-        item.size = len(item.read.records)
+            size = 0
+        item.size = size
 
     def _read_partition(self, item: FetchItem, partition: Partition, max_bytes: int, has_room: bool) -> ReadResult:
         spec = item.entry.spec
@@ -441,8 +446,8 @@ class _Fetch:
             self._is_read_committed,
             spec.last_fetched_epoch,
             spec.log_start_offset,
-            is_held_back=not has_room or (item.is_limited and max_bytes <= 0),
-            is_repeated=item.is_repeated,
+            not has_room or (item.is_limited and max_bytes <= 0),
+            item.is_repeated,
         )
         if self._follower is not None:
             return partition.read_as_leader(request, self._follower)
@@ -461,7 +466,7 @@ class _Fetch:
 
     def _is_limited(self, partition: Partition) -> bool:
         """Return whether to throttle the reader: a follower that is not in sync, since others could leave the ISR."""
-        if self._follower is None or not partition.throttled.leader:
+        if self._follower is None:
             return False
         leader = partition.state.leader
         return leader is not None and self._follower.replica_id not in leader.isr.members
@@ -474,10 +479,10 @@ class _Fetch:
         return throttle.transfer_bytes - sum(item.size for item in self._items.values() if item.is_limited)
 
     def _partition(self, item: FetchItem) -> Partition:
-        topic, topic_id = self._name(item), item.entry.spec.topic_id
+        context, topic, topic_id = self._context, item.entry.name or self._name(item), item.entry.spec.topic_id
         if topic is None:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id.hex()}")
-        partition = self._context.partition(topic, item.key[1])
+        partition = context.partitions.get(topic, item.key[1]) or context.partition(topic, item.key[1])
         check_topic_id(partition, topic, topic_id)
         return partition
 
@@ -502,7 +507,10 @@ class _Fetch:
     def _record_throttled(self) -> None:
         if self._follower is None:
             return
-        size = sum(item.size for item in self._items.values() if item.partition and item.partition.throttled.leader)
+        size = 0
+        for item in self._items.values():
+            if item.size and item.partition is not None and item.partition.throttled.leader:
+                size += item.size
         if size:
             self._context.throttles.leader.record(size)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import result_at_once
-from tidelog_node.fetching import FetchRequest, PartitionKey, TopicRef
+from tidelog_node.fetching import FetchRequest, FetchSpec, PartitionKey, TopicRef
 from tidelog_node.partitions import FollowerIdentity, Partition
 from tidelog_node.partitions.purgatory import PartitionListeners
 from tidelog_node.replication import FetchSession, FetchSessionCache
@@ -88,7 +88,9 @@ class OpenSession:
         """Return the partitions to check."""
         self.must_recheck = False
         keys = self.state.take_changed()
-        self._looked_at.update(dict.fromkeys(keys))
+        looked_at = self._looked_at
+        for key in keys:
+            looked_at[key] = None
         return keys
 
     def finish(self, number: int, unfinished: Iterable[PartitionKey]) -> None:
@@ -178,7 +180,12 @@ class FetchSessions:
         Raises:
             TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        return result_at_once(self.begin_in_steps(request, now_ms))
+        if request.forgotten or is_full(request):
+            return result_at_once(self.begin_in_steps(request, now_ms))
+        session = self._resume(request, now_ms)
+        self._update_at_once(session, request.wanted)
+        session.state.lease.last_fetch_ms = now_ms
+        return session
 
     def begin_in_steps(self, request: FetchRequest, now_ms: int) -> Generator[None, None, OpenSession]:
         """Do the same, one partition a step.
@@ -260,6 +267,21 @@ class FetchSessions:
         finally:
             if session.is_changing and self._open.get(session_id) is session:
                 self._close(session_id)
+
+    def _update_at_once(self, session: OpenSession, wanted: Mapping[PartitionKey, FetchSpec]) -> None:
+        """Do what :meth:`_update` does for a request that forgets no partition, without a pause."""
+        state = session.state
+        size = len(state.partitions)
+        for key in wanted:
+            session.end_lease(key)
+        for key in tuple(state.changed):
+            if key not in wanted:
+                session.end_lease(key)
+        for key, spec in wanted.items():
+            state.ask_for(key, spec)
+        if len(state.partitions) > size:
+            self._check_size(session)
+            state.cached_size = len(state.partitions)
 
     @staticmethod
     def _update_in_steps(session: OpenSession, request: FetchRequest) -> Generator[None, None, None]:

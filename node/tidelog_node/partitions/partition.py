@@ -448,7 +448,8 @@ class Partition:
 
     def end_lease(self, follower: FollowerIdentity) -> None:
         """Stop counting the fetches of a follower's session for this partition until the follower reads it again."""
-        if follower.lease is not None:
+        leader = self.state.leader
+        if follower.lease is not None and leader is not None and leader.has_lease(follower.replica_id, follower.lease):
             self.step(events.FetchLeaseEnded(follower.replica_id, follower.lease))
 
     def _execute(self, command: commands.Command) -> None:
@@ -519,12 +520,15 @@ class Partition:
         self.truncated_to = offset if self.truncated_to is None else min(offset, self.truncated_to)
 
     def _read_for_follower(self, leader: LeaderState, request: ReadRequest, follower: FollowerIdentity) -> ReadResult:
+        log = self.log
         leader.check_follower(follower.replica_id, follower.replica_epoch)
-        diverging = read_divergence(self.log, request, leader.high_watermark)
+        diverging = read_divergence(log, request, leader.high_watermark)
         if diverging is not None:
             return diverging
-        with self.disk_watch:
-            records = read_for_follower(self.log, request)
+        records = b""
+        if request.fetch_offset != log.log_end_offset:
+            with self.disk_watch:
+                records = read_for_follower(log, request)
         if not (request.is_repeated and records):
             self.step(
                 events.FollowerFetched(
@@ -536,11 +540,11 @@ class Partition:
                 )
             )
         # The fetch may have raised the high watermark.
-        high_watermark, log_end = self.high_watermark, self.log.log_end_offset
-        last_stable = self.log.last_stable_offset(high_watermark)
+        high_watermark = self.state.role.high_watermark
+        last_stable = log.last_stable_offset(high_watermark)
         # While records are uncommitted, the passing of time alone may change the answer to a later fetch.
-        has_all = request.fetch_offset == log_end == high_watermark
-        return ReadResult(records, high_watermark, last_stable, self.log.log_start_offset, has_all=has_all)
+        has_all = request.fetch_offset == high_watermark == log.log_end_offset
+        return ReadResult(records, high_watermark, last_stable, log.log_start_offset, None, None, has_all)
 
     async def _find(
         self, search: TimestampSearch, end_offset: int, decoding: DecodingThread

@@ -90,7 +90,11 @@ def read_divergence(log: PartitionLog, request: ReadRequest, high_watermark: int
     Raises:
         TidelogError: OFFSET_OUT_OF_RANGE: This log starts above the reader's end, or does not know its epoch.
     """
-    if request.last_fetched_epoch is None:
+    epoch, offset = request.last_fetched_epoch, request.fetch_offset
+    if epoch is None:
+        return None
+    if 0 <= epoch == log.latest_epoch and log.log_start_offset <= offset <= log.log_end_offset:
+        # The end of the latest epoch is the log's end.
         return None
     leader_end = epoch_end(log.end_offset_for_epoch(request.last_fetched_epoch))
     if leader_end is None or request.fetch_offset < log.log_start_offset:

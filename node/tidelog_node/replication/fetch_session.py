@@ -130,8 +130,18 @@ class FetchSession:
     def add_in_steps(self, named: Mapping[PartitionKey, FetchSpec]) -> Generator[None, None, None]:
         """Add the partitions that a request names, one per step."""
         for key, spec in named.items():
-            self._ask_for(key, spec)
+            self.ask_for(key, spec)
             yield
+
+    def ask_for(self, key: PartitionKey, spec: FetchSpec) -> None:
+        """Add a partition that a request names, or change its fields."""
+        known = self.partitions.get(key)
+        if known is None:
+            self.partitions[key] = SessionPartition(spec)
+        else:
+            known.spec, known.must_answer = spec, True
+        self.changed.pop(key, None)
+        self.changed[key] = None
 
     def remove(self, key: PartitionKey) -> bool:
         """Remove a partition. Return True if the session had it."""
@@ -157,15 +167,6 @@ class FetchSession:
         """Assert what must hold after every step."""
         assert self.changed.keys() <= self.partitions.keys()
         assert 1 <= self.epoch <= MAX_EPOCH
-
-    def _ask_for(self, key: PartitionKey, spec: FetchSpec) -> None:
-        known = self.partitions.get(key)
-        if known is None:
-            self.partitions[key] = SessionPartition(spec)
-        else:
-            known.spec, known.must_answer = spec, True
-        self.changed.pop(key, None)
-        self.changed[key] = None
 
 
 class FetchSessionCache:

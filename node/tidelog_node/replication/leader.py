@@ -41,7 +41,7 @@ from tidelog_node.replication.isr import (
     PendingShrink,
     PendingWithdrawal,
 )
-from tidelog_node.replication.progress import NEVER_MS, NO_BROKER_EPOCH, FollowerProgress
+from tidelog_node.replication.progress import NEVER_MS, NO_BROKER_EPOCH, FetchLease, FollowerProgress
 
 HIGH_WATERMARK = -1
 """The requested offset that stands for the high watermark: delete all committed records."""
@@ -166,13 +166,19 @@ class LeaderState:
         progress.record_fetch(
             event.fetch_offset, event.log_start_offset, event.replica_epoch, self.log_end_offset, now_ms, event.lease
         )
-        return [*self._maybe_expand(event.replica_id), *self.advance(now_ms)]
+        proposals = self._maybe_expand(event.replica_id)
+        advances = self.advance(now_ms)
+        return proposals + advances if proposals else advances
+
+    def has_lease(self, replica_id: BrokerId, lease: FetchLease) -> bool:
+        """Return whether the fetches of the session with this lease count as the follower's fetches of the partition."""
+        progress = self.followers.get(replica_id)
+        return progress is not None and progress.lease is lease
 
     def end_lease(self, event: events.FetchLeaseEnded) -> None:
         """Stop counting fetches of the session as fetches of this partition."""
-        progress = self.followers.get(event.replica_id)
-        if progress is not None and progress.lease is event.lease:
-            progress.end_lease()
+        if self.has_lease(event.replica_id, event.lease):
+            self.followers[event.replica_id].end_lease()
 
     def check_follower(self, replica_id: BrokerId, replica_epoch: BrokerEpoch) -> None:
         """Raise unless a fetch comes from a follower of this partition in its latest registration.

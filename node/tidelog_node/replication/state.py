@@ -94,9 +94,15 @@ class PartitionState:
 
     def step(self, event: events.Event, now_ms: int) -> list[Command]:
         """Process ``event`` and return the commands in order."""
-        if type(event) is events.RecordsAppended and isinstance(self.role, LeaderState):
-            # By far the most frequent event of a leader.
-            return self.role.record_append(event.log_end_offset, now_ms)
+        role = self.role
+        # The most frequent events first.
+        if isinstance(role, LeaderState):
+            if type(event) is events.FollowerFetched:
+                return role.record_fetch(event, now_ms)
+            if type(event) is events.RecordsAppended:
+                return role.record_append(event.log_end_offset, now_ms)
+        elif type(event) is events.RecordsReplicated:
+            return role.record_replicated(event)
         match event:
             case events.RegistrationChanged():
                 return self._change_registration(event, now_ms)

@@ -20,6 +20,7 @@ from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import FLEXIBLE, VERSIONS, WITH_ENDPOINTS
 from tidelog_node.kafka.protocol.messages.fetch_request import decode_request, decode_request_in_steps
 from tidelog_node.kafka.protocol.messages.fetch_response import encode_response, encode_response_in_steps
+from tidelog_node.kafka.protocol.messages.fetch_single import decode_request_of_one, encode_response_of_one
 from tidelog_node.kafka.protocol.primitives import NodeEndpoint
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, Caller, KafkaNode, Request
@@ -35,9 +36,11 @@ class FetchApi:
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
         """Return the answer now or when there is enough data. Long requests are processed in time slices."""
-        if request.reader.remaining > LONG_BYTES:
+        reader, version = request.reader, request.caller.version
+        if reader.remaining > LONG_BYTES:
             return _begin_long(node, request)
-        return _begin(node, request, decode_request(request.reader, request.caller.version))
+        asked = decode_request_of_one(reader.view, reader.position, version) or decode_request(reader, version)
+        return _begin(node, request, asked)
 
 
 APIS: Final[tuple[Api, ...]] = (FetchApi(),)
@@ -53,6 +56,9 @@ class _Encoder:
         self._caller = caller
 
     def __call__(self, response: FetchResponse) -> Body:
+        chunks = encode_response_of_one(response, self._caller.version)
+        if chunks is not None:
+            return chunks
         writer = Writer()
         encode_response(response, writer, self._caller.version, self._endpoints(response))
         return writer.chunks()

@@ -12,6 +12,7 @@ from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.messages.fetch_request import encode_request
 from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
+from tidelog_node.kafka.protocol.messages.fetch_single import decode_response_of_one, encode_request_of_one
 from tidelog_node.kafka.protocol.reader import MalformedMessageError
 from tidelog_node.kafka.protocol.writer import Writer
 
@@ -64,13 +65,17 @@ async def fetch(
     body = Writer()
     try:
         version = connection.version_of(ApiKey.FETCH, versions)
-        encode_request(request, body, version)
+        encoded = encode_request_of_one(request, version)
+        if encoded is None:
+            encode_request(request, body, version)
+        else:
+            body.buffer += encoded
     except BaseException:
         connection.close()
         raise
     reader = await connection.send(ApiKey.FETCH, version, body, is_flexible=True, timeout_s=timeout_s)
     try:
-        return decode_response(reader, version)
+        return decode_response_of_one(reader.view, reader.position, version) or decode_response(reader, version)
     except MalformedMessageError as error:
         raise _malformed(address, ApiKey.FETCH, error) from error
 
