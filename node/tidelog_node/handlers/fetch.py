@@ -31,7 +31,8 @@ from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.handlers.context import NodeContext, check_topic_id, leader_hint
 from tidelog_node.handlers.fetch_item import FetchItem, preferred_replica
-from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
+from tidelog_node.handlers.fetch_sessions import OpenSession, is_full, superseded
+from tidelog_node.handlers.follower_poll import begin_poll
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Partition, ReadRequest, ReadResult
 from tidelog_node.quotas.usage import RequestUsage
@@ -93,6 +94,10 @@ def begin_fetch(
         session = context.fetch_sessions.begin(request, context.clock.monotonic_ms())
     except TidelogError as error:
         return translate(FetchResponse(error=error))
+    if session.follower is not None and not (is_full(request) or request.is_denied):
+        answer = begin_poll(context, request, session, translate, _Successor(context, request, session, translate))
+        if answer is not None:
+            return answer
     under_way = _Fetch(context, request, session, usage)
     if len(session.state.changed) > MANY:
         return _answer_in_slices(under_way, session, request.max_wait_ms, translate)
@@ -122,6 +127,25 @@ async def _answer_in_slices(under_way: _Fetch, session: OpenSession, max_wait_ms
     finally:
         under_way.give_back_room()
     return await _Wait(under_way, session, under_way.budget, max_wait_ms, translate).pending
+
+
+class _Successor(Generic[T]):
+    """Continues the poll of a follower that :mod:`tidelog_node.handlers.follower_poll` has begun."""
+
+    __slots__ = ("_context", "_request", "_session", "_translate")
+
+    def __init__(
+        self, context: NodeContext, request: FetchRequest, session: OpenSession, translate: Translation[T]
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._session = session
+        self._translate = translate
+
+    def __call__(self, item: FetchItem, max_wait_ms: int) -> Pending[T]:
+        fetch = _Fetch(self._context, self._request, self._session, None)
+        fetch.include(item)
+        return _Wait(fetch, self._session, fetch.budget, max_wait_ms, self._translate).pending
 
 
 class _Wait(Generic[T]):
@@ -264,6 +288,10 @@ class _Fetch:
         size, self._reserved = self._reserved, 0
         if size:
             self.budget.give_back(size)
+
+    def include(self, item: FetchItem) -> None:
+        """Include a partition that the request has read before, without records."""
+        self._items[item.key] = item
 
     def sleep(self, wake_up: Callable[[], None]) -> None:
         """Release the records, and call ``wake_up`` once when there may be more."""
