@@ -8,8 +8,7 @@ therefore leave the session's state in doubt. The node answers every :meth:`name
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from tidelog_foundation.errors import ErrorCode
 
@@ -24,8 +23,7 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRequest(Generic[K, V]):
+class SessionRequest(NamedTuple, Generic[K, V]):
     """A request's session, the partitions to fetch, and the partitions to remove."""
 
     session_id: int

@@ -55,7 +55,9 @@ class OpenSession:
     def wake(self, topic: TopicRef, index: int) -> None:
         """Mark a partition with new data and wake the waiting request."""
         self.state.mark((topic, index))
-        self.recheck()
+        self.must_recheck = True
+        if self._sleeper is not None:
+            self.wake_up()
 
     def mark(self, topic: TopicRef, index: int) -> None:
         """Mark a partition to be checked before the next answer."""

@@ -40,7 +40,10 @@ class ResponseBudget:
     def room_for(self, wake: Callable[[], None], *, is_follower: bool) -> int:
         """Return :meth:`room` for the request of ``wake``, or 0 while others wait and it was not called."""
         waiting = self._followers if is_follower else self._consumers
-        return 0 if waiting and wake not in self._called else self.room(is_follower=is_follower)
+        if waiting and wake not in self._called:
+            return 0
+        limit = self._limit if is_follower else self._limit - self._limit // _FOLLOWERS_SHARE
+        return (limit - self._taken) // _COPIES
 
     def take(self, size: int) -> None:
         """Count a response of ``size`` bytes until :meth:`give_back`."""

@@ -155,6 +155,8 @@ class Appender:
             local.failure = error
 
     def _take_in(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
+        if len(headers) == 1 and headers[0].producer_id < 0:
+            return
         position = 0
         with storage_errors("Recording the producers of", self._local.directory):
             for header in headers:

@@ -68,6 +68,9 @@ class LeaderEpochCache:
 
     def epoch_at(self, offset: int) -> LeaderEpoch:
         """Return the epoch of the record at ``offset``, which is below the log's end; -1 when unknown."""
+        entries = self._entries
+        if entries and offset >= entries[-1].start_offset:
+            return entries[-1].epoch
         index = bisect.bisect_right(self._entries, offset, key=lambda entry: entry.start_offset) - 1
         return self._entries[index].epoch if index >= 0 else NO_EPOCH
 

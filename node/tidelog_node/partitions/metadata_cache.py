@@ -26,6 +26,8 @@ class MetadataCache:
         self._inter_broker_listener = inter_broker_listener
         self._unreachable: dict[BrokerId, BrokerEpoch] = {}
         self._brokers = self.image.brokers
+        self._addresses: dict[BrokerId, str] = {}
+        """The addresses of the nodes in ``_brokers`` that were looked up, since every fetch needs one."""
         self._names_ahead = self.image.topic_names
         self.controller_id: BrokerId = NO_BROKER
         self._changed = asyncio.Event()
@@ -33,8 +35,7 @@ class MetadataCache:
     def publish(self, image: MetadataImage) -> None:
         """Replace the image and wake all waiters."""
         self.image = image
-        self._brokers = image.brokers
-        self._names_ahead = image.topic_names
+        self.publish_brokers(image)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -45,6 +46,7 @@ class MetadataCache:
         soon as they have applied it, perhaps before this node has.
         """
         self._brokers = image.brokers
+        self._addresses = {}
         self._names_ahead = image.topic_names
 
     def topic_name(self, topic_id: bytes) -> str | None:
@@ -54,12 +56,16 @@ class MetadataCache:
 
     def broker_address(self, broker_id: BrokerId) -> str | None:
         """Return ``host:port`` of a node's inter-broker listener; None when it is not registered or has none."""
+        address = self._addresses.get(broker_id)
+        if address is not None:
+            return address
         broker = self._brokers.get(broker_id)
         if broker is None:
             return None
         endpoint = broker.endpoint_on(self._inter_broker_listener)
         if endpoint is not None:
-            return str(endpoint)
+            address = self._addresses[broker_id] = str(endpoint)
+            return address
         if self._unreachable.get(broker_id) != broker.broker_epoch:
             # Log once per registration of the other node, because every fetch calls this method.
             self._unreachable[broker_id] = broker.broker_epoch

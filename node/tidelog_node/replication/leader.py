@@ -106,7 +106,8 @@ class LeaderState:
     @property
     def is_under_min_isr(self) -> bool:
         """True while the leader refuses acks=all writes and the high watermark stands still."""
-        return len(self.isr.members) < self.effective_min_isr
+        members, most = len(self.isr.members), len(self.followers) + 1
+        return members < self.min_insync_replicas and members < most
 
     @property
     def successors(self) -> frozenset[BrokerId]:
@@ -246,9 +247,12 @@ class LeaderState:
         reached = self.log_end_offset
         maximal = self.isr.maximal
         for replica_id, progress in self.followers.items():
-            counts = replica_id in maximal or self._is_about_to_join(replica_id, progress, now_ms)
-            if counts and progress.log_end_offset < reached:
+            if progress.log_end_offset >= reached:
+                continue
+            if replica_id in maximal or self._is_about_to_join(replica_id, progress, now_ms):
                 reached = progress.log_end_offset
+                if reached <= self.high_watermark:
+                    return []
         if reached <= self.high_watermark:
             return []
         self.high_watermark = reached

@@ -22,13 +22,15 @@ from tidelog_node.kafka.client.session import PeerSession
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.fields import Message
-from tidelog_node.kafka.protocol.headers import read_response_header, response_has_tags, write_request_header
+from tidelog_node.kafka.protocol.headers import read_response_header, request_head, response_has_tags
 from tidelog_node.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Buffer, Writer
 
 _LENGTH: Final = Struct(">i")
 _SCRATCH_BYTES: Final = 4 * 1024
+_JOINED_BYTES: Final = 4 * 1024
+"""A request below this size is sent as one chunk."""
 _HANDSHAKE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
 """The maximum size of a response. A larger announced size is invalid."""
@@ -60,7 +62,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         on_lost: Callable[[PeerConnection], None],
     ) -> None:
         self._peer = peer
-        self._client_id = client_id
+        self._client_id = client_id.encode()
+        self._loop = asyncio.get_running_loop()
         self._on_free = on_free
         self._on_lost = on_lost
         self._versions: dict[int, tuple[int, int]] = {}
@@ -72,7 +75,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._correlation_id = 0
         self._has_tags = False
         self._answer: asyncio.Future[Reader] | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None
+        """The time, in the loop's seconds, at which the request in progress fails."""
+        self._timer: asyncio.TimerHandle | None = None
+        """A look at the deadline. It outlives its request, because most requests are answered long before."""
         self._failure: TidelogError | None = None
         self._session: PeerSession | None = None
         self._is_setting_up = True
@@ -163,7 +169,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         connection.
         """
         assert self._deadline is None, "a request is in progress"
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         self._answer = loop.create_future()
         if self._transport is None or not self.is_open:
             self._answer.set_exception(self._failure or self._lost("it is closed"))
@@ -171,7 +177,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         last = self._correlation_id
         self._correlation_id = _FIRST_CORRELATION_ID if last == _LAST_CORRELATION_ID else last + 1
         self._has_tags = response_has_tags(key, is_flexible=is_flexible)
-        self._deadline = loop.call_later(timeout_s, self._expire, timeout_s)
+        self._expire_at(loop.time() + timeout_s, timeout_s)
         self._transport.writelines(self._request(key, version, body, is_flexible=is_flexible))
         return self._answer
 
@@ -189,6 +195,8 @@ class PeerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the request in progress."""
         self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
         self._settle(self._failure or self._lost(exc or "it was closed"))
         self._on_lost(self)
 
@@ -234,9 +242,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._on_free(self)
 
     def _settle(self, outcome: Reader | TidelogError) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._deadline = None
         answer, self._answer = self._answer, None
         if answer is None or answer.done():
             return
@@ -245,7 +251,23 @@ class PeerConnection(asyncio.BufferedProtocol):
         else:
             answer.set_exception(outcome)
 
+    def _expire_at(self, deadline: float, timeout_s: float) -> None:
+        """Fail the request at the deadline, unless it is settled before."""
+        self._deadline = deadline
+        timer = self._timer
+        if timer is not None and timer.when() > deadline:
+            timer.cancel()
+            timer = None
+        if timer is None:
+            self._timer = self._loop.call_at(deadline, self._expire, timeout_s)
+
     def _expire(self, timeout_s: float) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._deadline > self._loop.time():
+            self._expire_at(self._deadline, timeout_s)
+            return
         text = f"{self._peer} has not answered in {timeout_s:g} s"
         self._failure = error_for(ErrorCode.REQUEST_TIMED_OUT, text)
         self.close()
@@ -257,10 +279,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self.send(ApiKey(request.API_KEY), version, body, is_flexible=is_flexible, timeout_s=timeout_s)
 
     def _request(self, key: ApiKey, version: int, body: Writer, *, is_flexible: bool) -> list[Buffer]:
-        header, chunks = Writer(), body.chunks()
-        write_request_header(header, key, version, self._correlation_id, self._client_id, is_flexible=is_flexible)
-        size = len(header.buffer) + sum(map(len, chunks))
-        return [_LENGTH.pack(size) + bytes(header.buffer), *chunks]
+        chunks = body.chunks()
+        size = sum(map(len, chunks))
+        head = request_head(size, key, version, self._correlation_id, self._client_id, is_flexible=is_flexible)
+        return [b"".join((head, *chunks))] if size < _JOINED_BYTES else [head, *chunks]
 
     def _lost(self, why: str | Exception) -> TidelogError:
         if isinstance(why, ssl.SSLError):

@@ -16,6 +16,7 @@ from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
 
 _FIXED: Final = Struct(">hhih")
+_REQUEST: Final = Struct(">ihhih")
 _RESPONSE: Final = Struct(">ii")
 _NO_TAGS: Final = b"\0"
 LEAST_REQUEST_BYTES: Final = _FIXED.size
@@ -63,6 +64,15 @@ def response_head(size: int, correlation_id: int, *, has_tags: bool) -> bytes:
 def response_has_tags(api_key: int, *, is_flexible: bool) -> bool:
     """Return whether the header of a response has version 1, with tagged fields, and not version 0."""
     return is_flexible and api_key != ApiKey.API_VERSIONS
+
+
+def request_head(
+    size: int, api_key: int, version: int, correlation_id: int, client_id: bytes, *, is_flexible: bool
+) -> bytes:
+    """Return the frame length and header of a request whose body has ``size`` bytes."""
+    tags = _NO_TAGS if is_flexible else b""
+    length = _FIXED.size + len(client_id) + len(tags) + size
+    return _REQUEST.pack(length, api_key, version, correlation_id, len(client_id)) + client_id + tags
 
 
 def write_request_header(

@@ -20,7 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
@@ -43,6 +43,8 @@ _THROTTLED_CHECK_MS = 500
 """Longest wait for the limit, because an operator may raise or remove it while a fetcher waits."""
 _RECOMPUTED_PER_POLL = 16
 """Number of partitions whose request each poll recomputes although the last answer did not name them."""
+_TURN_MS = 10
+"""Shortest time between two polls that recompute such partitions."""
 REDIRECTED: Final = frozenset(
     (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -89,8 +91,7 @@ class _FetchedPartition:
         return self.partition.throttled.follower and not self.is_in_sync
 
 
-@dataclass(frozen=True, slots=True)
-class _WantedRecords:
+class _WantedRecords(NamedTuple):
     """A partition's request as the leader's session stores it."""
 
     fetched: _FetchedPartition
@@ -132,6 +133,7 @@ class LeaderFetcher:
         self._idle: dict[Partition, _FetchedPartition] = {}
         self._limited: dict[Partition, _FetchedPartition] = {}
         self._turns: deque[_FetchedPartition] = deque()
+        self._next_turn_ms = 0
         self._added = asyncio.Event()
         self._waiting_poll: tuple[str, FetchRequest] | None = None
         self._ending_wait: asyncio.Task[None] | None = None
@@ -292,9 +294,15 @@ class LeaderFetcher:
 
     def _recompute_some(self) -> None:
         """Recompute the requests of all idle partitions, all limited ones, and a few others in turn."""
-        self._limited = {p: f for p, f in self._limited.items() if f.is_limited}
-        for fetched in [*self._idle.values(), *self._limited.values()]:
-            self._ask_for(fetched)
+        if self._limited:
+            self._limited = {p: f for p, f in self._limited.items() if f.is_limited}
+        if self._idle or self._limited:
+            for fetched in [*self._idle.values(), *self._limited.values()]:
+                self._ask_for(fetched)
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_turn_ms:
+            return
+        self._next_turn_ms = now_ms + _TURN_MS
         left = min(len(self._partitions), _RECOMPUTED_PER_POLL)
         while left:
             fetched = self._turns.popleft()
@@ -309,23 +317,19 @@ class LeaderFetcher:
         partition = fetched.partition
         if partition in self._catch_up:
             return
-        if fetched.is_limited:
+        is_limited, most = fetched.is_limited, self._settings.partition_max_bytes
+        if is_limited:
             self._limited[partition] = fetched
-        is_held = fetched.is_limited and self._throttle.is_exceeded
-        if is_held or fetched.pause_until_ms > self._clock.monotonic_ms():
+            most = min(self._throttle.transfer_bytes // len(self._limited), most)
+        is_held = is_limited and self._throttle.is_exceeded
+        if is_held or (fetched.pause_until_ms and fetched.pause_until_ms > self._clock.monotonic_ms()):
             self._idle[partition] = fetched
             self._session.forget(_key(partition))
             return
         self._idle.pop(partition, None)
         log = partition.log
-        wanted = _WantedRecords(
-            fetched, log.log_end_offset, self._max_bytes(fetched), log.latest_epoch, log.log_start_offset
-        )
+        wanted = _WantedRecords(fetched, log.log_end_offset, most, log.latest_epoch, log.log_start_offset)
         self._session.want(_key(partition), wanted)
-
-    def _max_bytes(self, fetched: _FetchedPartition) -> int:
-        most = self._settings.partition_max_bytes
-        return min(self._throttle.transfer_bytes // max(len(self._limited), 1), most) if fetched.is_limited else most
 
     def _pauses(self) -> list[int]:
         """Return the milliseconds until each idle partition's next check; 0 or less means now."""
@@ -347,17 +351,23 @@ class LeaderFetcher:
 
     def _wait_ms(self) -> int:
         """Return the poll's longest wait, which ends in time for the paused partitions."""
+        if not self._idle:
+            return self._settings.max_wait_ms
         return min([self._settings.max_wait_ms, *(pause_ms for pause_ms in self._pauses() if pause_ms > 0)])
 
     async def _take(self, results: Mapping[PartitionKey, FetchResult]) -> None:
         answered = [(self._session.sent(key), result) for key, result in results.items()]
-        new = [(i.fetched.partition, r) for i, r in answered if i and not i.fetched.partition.log.has_folder]
-        await create_folders(partition for partition, result in new if result.records)
+        new = [i.fetched.partition for i, r in answered if i and r.records and not i.fetched.partition.log.has_folder]
+        if new:
+            await create_folders(new)
         for item, result in answered:
             if item is None or self._partitions.get(item.fetched.partition) is not item.fetched:
                 continue
             try:
-                await self._take_partition(item, result)
+                if result.error is None and result.diverging is None:
+                    self._replicate(item, result)
+                else:
+                    await self._take_failure(item, result)
             except TidelogError as error:
                 self._pause(item.fetched, error)
             except Exception as error:
@@ -368,15 +378,17 @@ class LeaderFetcher:
             if self._partitions.get(item.fetched.partition) is item.fetched:
                 self._ask_for(item.fetched)
 
-    async def _take_partition(self, item: _WantedRecords, result: FetchResult) -> None:
+    async def _take_failure(self, item: _WantedRecords, result: FetchResult) -> None:
         fetched, partition = item.fetched, item.fetched.partition
         if result.error is not None:
             if result.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 await partition.restart_out_of_range(fetched.leader_epoch, item.offset, result.log_start_offset)
             raise result.error
-        if result.diverging is not None:
-            await partition.truncate_diverging(fetched.leader_epoch, item.offset, result.diverging)
-            return
+        assert result.diverging is not None, "the result is a failure"
+        await partition.truncate_diverging(fetched.leader_epoch, item.offset, result.diverging)
+
+    def _replicate(self, item: _WantedRecords, result: FetchResult) -> None:
+        fetched, partition = item.fetched, item.fetched.partition
         partition.replicate(
             fetched.leader_epoch, item.offset, result.records, result.high_watermark, result.log_start_offset
         )
@@ -385,12 +397,12 @@ class LeaderFetcher:
         fetched.is_in_sync = partition.log.log_end_offset >= result.high_watermark
         if partition.throttled.follower and result.records:
             self._throttle.record(len(result.records))
-        if partition.log.log_end_offset > item.offset and self._may_read_ahead(fetched):
+        if not fetched.is_in_sync and partition.log.log_end_offset > item.offset and self._may_read_ahead(fetched):
             self._session.forget(_key(partition))
             self._catch_up.add(partition, fetched.leader_epoch)
 
     def _may_read_ahead(self, fetched: _FetchedPartition) -> bool:
-        if fetched.is_in_sync or not self._catch_up.is_running:
+        if not self._catch_up.is_running:
             return False
         partition = fetched.partition
         is_throttled_there = ThrottledSides.of(partition.log.config, partition.index, self.leader_id).leader
