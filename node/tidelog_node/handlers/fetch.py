@@ -142,8 +142,8 @@ class _Successor(Generic[T]):
         self._session = session
         self._translate = translate
 
-    def __call__(self, item: FetchItem, max_wait_ms: int) -> Pending[T]:
-        fetch = _Fetch(self._context, self._request, self._session, None)
+    def __call__(self, item: FetchItem, turn: int, max_wait_ms: int) -> Pending[T]:
+        fetch = _Fetch(self._context, self._request, self._session, None, turn)
         fetch.include(item)
         return _Wait(fetch, self._session, fetch.budget, max_wait_ms, self._translate).pending
 
@@ -215,12 +215,18 @@ class _Fetch:
     """
 
     def __init__(
-        self, context: NodeContext, request: FetchRequest, session: OpenSession, usage: RequestUsage | None
+        self,
+        context: NodeContext,
+        request: FetchRequest,
+        session: OpenSession,
+        usage: RequestUsage | None,
+        turn: int | None = None,
     ) -> None:
+        """Begin a turn of the session, or continue one."""
         self._context = context
         self._request = request
         self._session = session
-        self._turn = session.begin()
+        self._turn = session.begin() if turn is None else turn
         self._follower = session.follower
         self.usage = usage if session.follower is None or request.is_denied else None
         """The usage of a consumer with quotas, or of a client that may not pass for a follower."""

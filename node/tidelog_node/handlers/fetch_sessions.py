@@ -78,7 +78,8 @@ class OpenSession:
         result.
         """
         self._turn += 1
-        self._keep(self._looked_at)
+        if self._looked_at:
+            self._keep(self._looked_at)
         self.recheck()
         return self._turn
 
@@ -107,7 +108,7 @@ class OpenSession:
         """
         assert self._sleeper is None, "a request sleeps already"
         self._sleeper = wake_up
-        if self.must_recheck or not self.is_turn_of(number):
+        if self.must_recheck or number != self._turn or self.is_changing:
             self.wake_up()
 
     def wake_up(self) -> None:

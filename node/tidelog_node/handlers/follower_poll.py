@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from tidelog_foundation.errors import TidelogError
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.handlers.context import NodeContext
@@ -26,8 +25,8 @@ T = TypeVar("T")
 class TakeOver(Protocol[T]):
     """The way of all others."""
 
-    def __call__(self, item: FetchItem, max_wait_ms: int, /) -> Pending[T]:
-        """Continue a poll that has read the partition and found no records."""
+    def __call__(self, item: FetchItem, turn: int, max_wait_ms: int, /) -> Pending[T]:
+        """Continue a poll, in its turn of the session, that has read the partition and found no records."""
 
 
 def begin_poll(
@@ -49,7 +48,11 @@ def begin_poll(
     [key] = changed
     entry = session.state.partitions[key]
     partition = _partition(context, request, key, entry)
-    return None if partition is None else _Poll(context, request, session, entry, partition, translate, take_over).begin(key)
+    return (
+        None
+        if partition is None
+        else _Poll(context, request, session, entry, partition, translate, take_over).begin(key)
+    )
 
 
 class _Poll(Generic[T]):
@@ -57,7 +60,6 @@ class _Poll(Generic[T]):
 
     __slots__ = (
         "_context",
-        "_deadline_ms",
         "_entry",
         "_is_over",
         "_key",
@@ -111,7 +113,6 @@ class _Poll(Generic[T]):
         if len(read.records) >= self._min_bytes:
             return self._translate(self._response())
         self._pending: Pending[T] = Pending(self._give_up)
-        self._deadline_ms = self._context.clock.monotonic_ms() + request.max_wait_ms
         self._timer = session.call_later(request.max_wait_ms / 1000, self._look_at_last)
         session.sleep(self._turn, self._look_again)
         return self._pending
@@ -163,6 +164,7 @@ class _Poll(Generic[T]):
         session.take_changed()
         read = self._look(is_repeated=True)
         if read is None:
+            session.state.mark(self._key)
             return False
         self._read = read
         return True
@@ -202,9 +204,11 @@ class _Poll(Generic[T]):
 
     def _hand_over(self) -> None:
         self._timer.cancel()
+        self._session.must_recheck = True
         item = FetchItem(self._key, self._entry, self._partition, self._read)
-        left_ms = max(0, self._deadline_ms - self._context.clock.monotonic_ms())
-        self._successor = self._take_over(item, 0 if self._is_over else left_ms)
+        waited_ms = self._context.clock.monotonic_ms() - self._session.state.lease.last_fetch_ms
+        left_ms = 0 if self._is_over else max(0, self._request.max_wait_ms - waited_ms)
+        self._successor = self._take_over(item, self._turn, left_ms)
         self._successor.then(self._pass_on)
 
     def _pass_on(self, done: Pending[T]) -> None:

@@ -96,14 +96,14 @@ def read_divergence(log: PartitionLog, request: ReadRequest, high_watermark: int
     if 0 <= epoch == log.latest_epoch and log.log_start_offset <= offset <= log.log_end_offset:
         # The end of the latest epoch is the log's end.
         return None
-    leader_end = epoch_end(log.end_offset_for_epoch(request.last_fetched_epoch))
-    if leader_end is None or request.fetch_offset < log.log_start_offset:
+    leader_end = epoch_end(log.end_offset_for_epoch(epoch))
+    if leader_end is None or offset < log.log_start_offset:
         raise error_for(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{log.directory.name}: offset {request.fetch_offset} after epoch {request.last_fetched_epoch} is out of"
+            f"{log.directory.name}: offset {offset} after epoch {epoch} is out of"
             f" range: the log starts at {log.log_start_offset} and its latest epoch is {log.latest_epoch}",
         )
-    diverging = find_divergence(request.last_fetched_epoch, request.fetch_offset, leader_end)
+    diverging = find_divergence(epoch, offset, leader_end)
     if diverging is None:
         return None
     last_stable = log.last_stable_offset(high_watermark)

@@ -172,7 +172,7 @@ class LeaderState:
         return proposals + advances if proposals else advances
 
     def has_lease(self, replica_id: BrokerId, lease: FetchLease) -> bool:
-        """Return whether the fetches of the session with this lease count as the follower's fetches of the partition."""
+        """Return whether fetches of the session with this lease count as the follower's fetches of the partition."""
         progress = self.followers.get(replica_id)
         return progress is not None and progress.lease is lease
 

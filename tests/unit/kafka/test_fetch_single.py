@@ -28,9 +28,7 @@ NATURALS = st.integers(0, 2**31 - 1)
 LONG_NUMBERS = st.integers(-(2**63), 2**63 - 1)
 LONG_NATURALS = st.integers(0, 2**63 - 1)
 IDS = st.binary(min_size=16, max_size=16)
-SPECS = st.builds(
-    FetchSpec, IDS, LONG_NUMBERS, NUMBERS, st.none() | NATURALS, st.none() | NATURALS, LONG_NUMBERS
-)
+SPECS = st.builds(FetchSpec, IDS, LONG_NUMBERS, NUMBERS, st.none() | NATURALS, st.none() | NATURALS, LONG_NUMBERS)
 RARELY = st.sampled_from((False, False, False, True))
 
 
@@ -93,6 +91,7 @@ def plain(message: FetchRequest | FetchResponse) -> dict[str, object]:
     for results in message.topics.values():
         for result in results:
             result.error = result.error and result.error.code  # type: ignore[assignment]
+            result.aborted = result.aborted if result.aborted is None else list(result.aborted)
     return {**fields, "error": message.error and message.error.code}
 
 

@@ -159,7 +159,8 @@ def decode_response_of_one(view: memoryview, position: int, version: int) -> Fet
     if version < parts.WITH_TOPIC_IDS or len(view) - begin < len(_TAGS) + 1:
         return None
     fields = _RESPONSE.unpack_from(view, position)
-    throttle_ms, error, session_id, topics, topic, partitions, index, code, *offsets, aborted, preferred = fields
+    throttle_ms, error, session_id, topics, topic, partitions, index, code = fields[:8]
+    high_watermark, last_stable, log_start, aborted, preferred = fields[8:]
     if (error, topics, partitions, code) != (0, _ONE, _ONE, 0) or aborted > _EMPTY:
         return None
     size = shift = 0
@@ -174,9 +175,10 @@ def decode_response_of_one(view: memoryview, position: int, version: int) -> Fet
             return None
     size = max(size - 1, 0)
     end = begin + size
-    if view[end:] != _TAGS:
+    if bytes(view[end : end + len(_TAGS) + 1]) != _TAGS:
         return None
-    result = FetchResult(index, None, *offsets, view[begin:end], None if aborted == _NULL else [])
+    ended = None if aborted == _NULL else ()
+    result = FetchResult(index, None, high_watermark, last_stable, log_start, view[begin:end], ended)
     if preferred >= 0:
         result.preferred_replica = BrokerId(preferred)
     return FetchResponse({topic: [result]}, session_id, None, throttle_ms)
@@ -185,6 +187,8 @@ def decode_response_of_one(view: memoryview, position: int, version: int) -> Fet
 def _varint(value: int) -> bytes:
     if value < _LONG:
         return bytes((value,))
+    if value < _LONG << 7:
+        return bytes((value & 0x7F | _LONG, value >> 7))
     encoded = bytearray()
     while value >= _LONG:
         encoded.append(value & 0x7F | _LONG)
