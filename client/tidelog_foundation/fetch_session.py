@@ -113,9 +113,9 @@ class FetchSessionHandler(Generic[K, V]):
         It is invalid if it lacks a partition of a full request, or has one outside the session.
         """
         assert self._asked is not None, "an answer without a request"
-        is_whole = all(key in self._sent for key in answered) and (
-            not self._asked.is_full or len(answered) == len(self._asked.wanted)
-        )
+        is_whole = not self._asked.is_full or len(answered) == len(self._asked.wanted)
+        for key in answered:
+            is_whole = is_whole and key in self._sent
         if not is_whole:
             self.take_failure()
         elif session_id == NO_SESSION:

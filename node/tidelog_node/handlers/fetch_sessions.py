@@ -98,7 +98,7 @@ class OpenSession:
 
     def finish(self, number: int, unfinished: Iterable[PartitionKey]) -> None:
         """Record the answer of a request, unless it is superseded. ``unfinished`` are checked by the next one."""
-        if self.is_turn_of(number):
+        if number == self._turn and not self.is_changing:
             self._keep(unfinished)
 
     def sleep(self, number: int, wake_up: Callable[[], None]) -> None:
@@ -116,6 +116,12 @@ class OpenSession:
         sleeper, self._sleeper = self._sleeper, None
         if sleeper is not None:
             self.call_soon(sleeper)
+
+    def take(self, key: PartitionKey) -> None:
+        """Take the only changed partition, which the caller checks."""
+        self.must_recheck = False
+        self.state.changed.clear()
+        self._looked_at[key] = None
 
     def forget_sleeper(self, wake_up: Callable[[], None]) -> None:
         """Do not wake a request that has gone. A later one of the session may already sleep."""

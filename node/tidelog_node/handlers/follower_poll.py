@@ -103,7 +103,7 @@ class _Poll(Generic[T]):
         self._key = key
         self._turn = session.begin()
         session.wants_high_watermark = False
-        session.take_changed()
+        session.take(key)
         session.hold(key, self._partition)
         read = self._look(is_repeated=False)
         if read is None:
@@ -141,7 +141,9 @@ class _Poll(Generic[T]):
         if self._pending.is_settled or self._successor is not None:
             return
         session = self._session
-        session.forget_sleeper(self._look_again)
+        if self._is_over:
+            # The session forgets a sleeper that it wakes; the timer may find one.
+            session.forget_sleeper(self._look_again)
         if not session.is_turn_of(self._turn):
             self._settle(FetchResponse(error=superseded(session.state.id)))
         elif not self._has_looked():
@@ -161,7 +163,7 @@ class _Poll(Generic[T]):
             return False
         if _partition(self._context, self._request, self._key, self._entry) is not self._partition:
             return False
-        session.take_changed()
+        session.take(self._key)
         read = self._look(is_repeated=True)
         if read is None:
             session.state.mark(self._key)

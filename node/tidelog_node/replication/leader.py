@@ -244,8 +244,7 @@ class LeaderState:
         """Raise the high watermark to the minimum that the replicas have reached."""
         if self.is_under_min_isr:
             return []
-        reached = self.log_end_offset
-        maximal = self.isr.maximal
+        reached, maximal = self.log_end_offset, self.isr.maximal
         for replica_id, progress in self.followers.items():
             if progress.log_end_offset >= reached:
                 continue

@@ -117,7 +117,7 @@ class PartitionState:
 
     def check_leader_epoch(self, requested: LeaderEpoch | None) -> None:
         """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if a request names another leader epoch."""
-        if requested is None or requested == self.leader_epoch:
+        if requested is None or requested == self.role.leader_epoch:
             return
         older = requested < self.leader_epoch
         code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -337,14 +337,15 @@ class LeaderFetcher:
         return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._idle.values()]
 
     def _request(self, asked: SessionRequest[PartitionKey, _WantedRecords]) -> FetchRequest:
+        settings, is_full = self._settings, asked.is_full
         return FetchRequest(
             {key: _spec(wanted) for key, wanted in asked.wanted.items()},
-            self._settings.response_max_bytes,
+            settings.response_max_bytes,
             # A new session must exist soon, because only its polls can be ended early for a new partition.
-            max_wait_ms=0 if asked.is_full and not self._session.was_refused else self._wait_ms(),
-            min_bytes=self._settings.min_bytes,
-            replica=self._identity(),
-            cluster_id=self._cluster_id if asked.is_full else "",
+            0 if is_full and not self._session.was_refused else self._wait_ms(),
+            settings.min_bytes,
+            self._identity(),
+            cluster_id=self._cluster_id if is_full else "",
             session=SessionStep(asked.session_id, asked.epoch),
             forgotten=tuple(asked.forgotten),
         )
