@@ -29,6 +29,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.unexpected import report_unexpected
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
+from tidelog_node.handlers.consumer_read import read_at_once
 from tidelog_node.handlers.context import NodeContext, check_topic_id, leader_hint
 from tidelog_node.handlers.fetch_item import FetchItem, preferred_replica
 from tidelog_node.handlers.fetch_sessions import OpenSession, is_full, superseded
@@ -88,6 +89,8 @@ def begin_fetch(
     if asked is not None and asked.ends_wait:
         context.fetch_sessions.end_wait(asked.id, asked.epoch, request.owner)
         return translate(FetchResponse(session_id=asked.id))
+    if usage is None and (read := read_at_once(context, request)) is not None:
+        return translate(read)
     if len(request.wanted) + len(request.forgotten) > MANY:
         return _begin_in_slices(context, request, translate, usage)
     try:
@@ -95,7 +98,8 @@ def begin_fetch(
     except TidelogError as error:
         return translate(FetchResponse(error=error))
     if session.follower is not None and not (is_full(request) or request.is_denied):
-        answer = begin_poll(context, request, session, translate, _Successor(context, request, session, translate))
+        take_over = functools.partial(_take_over, context, request, session, translate)
+        answer = begin_poll(context, request, session, translate, take_over)
         if answer is not None:
             return answer
     under_way = _Fetch(context, request, session, usage)
@@ -129,23 +133,19 @@ async def _answer_in_slices(under_way: _Fetch, session: OpenSession, max_wait_ms
     return await _Wait(under_way, session, under_way.budget, max_wait_ms, translate).pending
 
 
-class _Successor(Generic[T]):
-    """Continues the poll of a follower that :mod:`tidelog_node.handlers.follower_poll` has begun."""
-
-    __slots__ = ("_context", "_request", "_session", "_translate")
-
-    def __init__(
-        self, context: NodeContext, request: FetchRequest, session: OpenSession, translate: Translation[T]
-    ) -> None:
-        self._context = context
-        self._request = request
-        self._session = session
-        self._translate = translate
-
-    def __call__(self, item: FetchItem, turn: int, max_wait_ms: int) -> Pending[T]:
-        fetch = _Fetch(self._context, self._request, self._session, None, turn)
-        fetch.include(item)
-        return _Wait(fetch, self._session, fetch.budget, max_wait_ms, self._translate).pending
+def _take_over(
+    context: NodeContext,
+    request: FetchRequest,
+    session: OpenSession,
+    translate: Translation[T],
+    item: FetchItem,
+    turn: int,
+    max_wait_ms: int,
+) -> Pending[T]:
+    """Continue the poll of a follower that :mod:`tidelog_node.handlers.follower_poll` has begun."""
+    fetch = _Fetch(context, request, session, None, turn)
+    fetch.include(item)
+    return _Wait(fetch, session, fetch.budget, max_wait_ms, translate).pending
 
 
 class _Wait(Generic[T]):

@@ -16,6 +16,7 @@ from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, Part
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.fetch_item import FetchItem
 from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
+from tidelog_node.handlers.response_budget import wait_for_nothing
 from tidelog_node.partitions import Partition, ReadRequest, ReadResult
 from tidelog_node.replication.fetch_session import SessionPartition
 
@@ -120,7 +121,7 @@ class _Poll(Generic[T]):
     def _look(self, *, is_repeated: bool) -> ReadResult | None:
         """Read the partition. Return None for a result that only the way of all others can answer or store."""
         spec, context = self._entry.spec, self._context
-        room = context.response_budget.room_for(_wait_for_nothing, is_follower=True)
+        room = context.response_budget.room_for(wait_for_nothing, is_follower=True)
         most = min(spec.max_bytes, self._request.max_bytes, context.fetch_max_bytes, room)
         if most <= 0:
             return None
@@ -243,7 +244,3 @@ def _partition(
     if partition is None or partition.throttled.leader or (topic_id and topic_id != partition.topic_id):
         return None
     return partition
-
-
-def _wait_for_nothing() -> None:
-    """Stand for a request that does not wait for room."""

@@ -75,3 +75,7 @@ class ResponseBudget:
                 del waiting[wake]
                 self._called.add(wake)
                 wake()
+
+
+def wait_for_nothing() -> None:
+    """Stand for a request that does not wait for room, in :meth:`ResponseBudget.room_for`."""

@@ -73,7 +73,9 @@ class AppendInfo(NamedTuple):
         if len(headers) == 1:
             [only] = headers
             base, epoch = only.base_offset, LeaderEpoch(only.partition_leader_epoch)
-            return cls(base, base + only.last_offset_delta, only.max_timestamp, NO_APPEND_TIME, only.size_in_bytes, epoch)
+            return cls(
+                base, base + only.last_offset_delta, only.max_timestamp, NO_APPEND_TIME, only.size_in_bytes, epoch
+            )
         return cls(
             first_offset=headers[0].base_offset,
             last_offset=headers[-1].last_offset,
