@@ -3,8 +3,8 @@
 A fetch at an offset acknowledges every record below it, so the fetcher sends the next fetch once the last answer is in
 the logs. The partitions form a fetch session: a request names only the partitions that have changed (KIP-227).
 
-- The fetcher computes a partition's request after each answer. It also recomputes a few other partitions with each
-  poll, in turns, because retention moves the start of a log as well.
+- The fetcher computes a partition's request after each answer. It also recomputes a few other partitions with a poll,
+  in turns, because retention moves the start of a log as well.
 - A partition with an error pauses alone, longer each time; the others go on.
 - For a new partition, the fetcher asks the leader to end the poll and sends the next one with the partition in it.
 - While the node's limit is exceeded, the fetcher leaves out throttled partitions that are not in sync (KIP-73). A
@@ -42,7 +42,7 @@ _FIRST_PAUSE_MS = 5
 _THROTTLED_CHECK_MS = 500
 """Longest wait for the limit, because an operator may raise or remove it while a fetcher waits."""
 _RECOMPUTED_PER_POLL = 16
-"""Number of partitions whose request each poll recomputes although the last answer did not name them."""
+"""Number of partitions whose request a poll recomputes although the last answer did not name them."""
 _TURN_MS = 10
 """Shortest time between two polls that recompute such partitions."""
 REDIRECTED: Final = frozenset(
