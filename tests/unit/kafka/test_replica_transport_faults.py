@@ -218,3 +218,28 @@ def test_leader_that_comes_back_at_its_address_is_fetched_from_at_the_next_try()
             await first.close(server)
 
     asyncio.run(run())
+
+
+async def answer(correlation_id: bytes, writer: asyncio.StreamWriter) -> None:
+    """Answer rightly."""
+    writer.write(frame(correlation_id, fetch_response(7)))
+
+
+async def answer_later(correlation_id: bytes, writer: asyncio.StreamWriter) -> None:
+    """Answer after the timeout of the fetch before."""
+    await asyncio.sleep(2 * SHORTLY_S)
+    await answer(correlation_id, writer)
+
+
+def test_fetch_has_its_own_timeout_whatever_that_of_the_fetch_before() -> None:
+    leader = Leader(answer, answer_later, fall_silent)
+
+    async def run() -> None:
+        async with asyncio.timeout(SOON_S), serving(leader) as (transport, address):
+            await transport.fetch(address, request(), SHORTLY_S)
+            await transport.fetch(address, request(), LONG_S)
+            with pytest.raises(TidelogError, match=r"has not answered in 0\.2 s"):
+                await transport.fetch(address, request(), SHORTLY_S)
+            assert leader.connections == 1
+
+    asyncio.run(run())

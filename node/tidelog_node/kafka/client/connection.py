@@ -77,6 +77,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._answer: asyncio.Future[Reader] | None = None
         self._deadline: float | None = None
         """The time, in the loop's seconds, at which the request in progress fails."""
+        self._timeout_s = 0.0
+        """The wait of that request for its answer."""
         self._timer: asyncio.TimerHandle | None = None
         """A look at the deadline. It outlives its request, because most requests are answered long before."""
         self._failure: TidelogError | None = None
@@ -177,7 +179,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         last = self._correlation_id
         self._correlation_id = _FIRST_CORRELATION_ID if last == _LAST_CORRELATION_ID else last + 1
         self._has_tags = response_has_tags(key, is_flexible=is_flexible)
-        self._expire_at(loop.time() + timeout_s, timeout_s)
+        self._timeout_s = timeout_s
+        self._expire_at(loop.time() + timeout_s)
         self._transport.writelines(self._request(key, version, body, is_flexible=is_flexible))
         return self._answer
 
@@ -251,7 +254,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         else:
             answer.set_exception(outcome)
 
-    def _expire_at(self, deadline: float, timeout_s: float) -> None:
+    def _expire_at(self, deadline: float) -> None:
         """Fail the request at the deadline, unless it is settled before."""
         self._deadline = deadline
         timer = self._timer
@@ -259,16 +262,16 @@ class PeerConnection(asyncio.BufferedProtocol):
             timer.cancel()
             timer = None
         if timer is None:
-            self._timer = self._loop.call_at(deadline, self._expire, timeout_s)
+            self._timer = self._loop.call_at(deadline, self._expire)
 
-    def _expire(self, timeout_s: float) -> None:
+    def _expire(self) -> None:
         self._timer = None
         if self._deadline is None:
             return
         if self._deadline > self._loop.time():
-            self._expire_at(self._deadline, timeout_s)
+            self._expire_at(self._deadline)
             return
-        text = f"{self._peer} has not answered in {timeout_s:g} s"
+        text = f"{self._peer} has not answered in {self._timeout_s:g} s"
         self._failure = error_for(ErrorCode.REQUEST_TIMED_OUT, text)
         self.close()
 
