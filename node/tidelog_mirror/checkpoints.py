@@ -55,14 +55,8 @@ class Checkpoints:
                 found.append(checkpoint)
         return found
 
-    def offsets_to_commit(
-        self, group_id: str, on_target: Mapping[PartitionKey, int] | None
-    ) -> dict[PartitionKey, Committed]:
-        """Return the offsets to commit for a group without members on the target, whose own offsets never go back.
-
-        ``on_target`` is None for a group that the target does not have.
-        """
-        own = on_target or {}
+    def offsets_to_commit(self, group_id: str, own: Mapping[PartitionKey, int]) -> dict[PartitionKey, Committed]:
+        """Return the offsets to commit for a group without members on the target, whose own offsets never go back."""
         return {
             key: Committed(checkpoint.downstream_offset, checkpoint.metadata)
             for key, checkpoint in self._latest.get(group_id, {}).items()

@@ -12,6 +12,7 @@ from typing import Final
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
+from tidelog_foundation.link_settings import LinkConfig
 from tidelog_mirror.batches import Producer
 from tidelog_mirror.checkpoints import Committed
 from tidelog_mirror.topic_plan import LITERAL, TOPIC, Setting, TopicAcl
@@ -23,6 +24,7 @@ from tidelog_node.kafka.protocol.messages import (
     group_admin,
     group_offsets,
     metadata,
+    offsets,
     produce_client,
     producers,
     topics,
@@ -37,6 +39,8 @@ _ANY: Final = 1
 _SET, _REMOVE = 0, 1
 _OF_TOPIC: Final = 1
 _GROUP, _TRANSACTION = 0, 1
+_LATEST: Final = -1
+_READ_COMMITTED: Final = 1
 _METADATA: Final = (10, 13)
 """Versions with ids of topics."""
 _COORDINATOR: Final = (4, 6)
@@ -102,23 +106,47 @@ class Group:
 class MirrorCluster(SourceCluster):
     """A cluster, as source or as target. Its methods raise TidelogError."""
 
+    def __init__(self, config: LinkConfig, client_id: str) -> None:
+        """Load the certificates, as :class:`SourceCluster` does."""
+        super().__init__(config, client_id)
+        self._epochs: dict[tuple[TopicId, int], LeaderEpoch] = {}
+        """The highest leader epoch of each partition that a broker has reported."""
+        self._turn = 0
+
     async def describe(self, names: Sequence[str] | None = None) -> Topics:
-        """Return the given topics, or all."""
+        """Return the given topics, or all.
+
+        A broker that its cluster has lost reports leaders of the past, itself among them. Each call therefore begins
+        with another broker, and a partition whose leader epoch is older than one before has no leader in the answer
+        (KIP-320).
+        """
         wanted = None if names is None else [metadata.MetadataRequestTopic(name=name) for name in names]
         request = metadata.MetadataRequest(wanted, allow_auto_topic_creation=False)
         response = await self._call_any(request, metadata.MetadataResponse, _METADATA)
         brokers = {BrokerId(b.node_id): format_address(b.host, b.port) for b in response.brokers}
-        self._known = list(brokers.values())
+        self._turn += 1
+        addresses = list(brokers.values())
+        first = self._turn % max(len(addresses), 1)
+        self._known = [*addresses[first:], *addresses[:first]]
         found = {
-            topic.name: Topic(
-                TopicId(topic.topic_id),
-                {p.partition_index: (BrokerId(p.leader_id), LeaderEpoch(p.leader_epoch)) for p in topic.partitions},
-                topic.is_internal,
-            )
+            topic.name: Topic(TopicId(topic.topic_id), self._leaders(topic), topic.is_internal)
             for topic in response.topics
             if topic.name is not None and not topic.error_code
         }
+        if names is None:
+            ids = {topic.id for topic in found.values()}
+            self._epochs = {key: epoch for key, epoch in self._epochs.items() if key[0] in ids}
         return Topics(brokers, found)
+
+    def _leaders(self, topic: metadata.MetadataResponseTopic) -> dict[int, tuple[BrokerId, LeaderEpoch]]:
+        leaders: dict[int, tuple[BrokerId, LeaderEpoch]] = {}
+        for p in topic.partitions:
+            key, epoch = (TopicId(topic.topic_id), p.partition_index), LeaderEpoch(p.leader_epoch)
+            is_old = epoch < self._epochs.get(key, epoch)
+            leaders[p.partition_index] = _NOBODY if is_old else (BrokerId(p.leader_id), epoch)
+            if not is_old:
+                self._epochs[key] = epoch
+        return leaders
 
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int, settings: Mapping[str, str | None]
@@ -227,6 +255,21 @@ class MirrorCluster(SourceCluster):
         for answered in response.topics:
             for p in answered.partitions:
                 _check(p.error_code, f"commit of group {group_id} for {answered.name}-{p.partition_index}")
+
+    async def stable_end(self, address: str, key: PartitionKey, epoch: LeaderEpoch) -> int:
+        """Return the offset behind the last committed record that the leader of an epoch has for certain.
+
+        A new leader does not have it at once (KIP-207).
+        """
+        topic, index = key
+        wanted = offsets.ListOffsetsTopic(topic, [offsets.ListOffsetsPartition(index, int(epoch), _LATEST)])
+        request = offsets.ListOffsetsRequest(isolation_level=_READ_COMMITTED, topics=[wanted])
+        response = await self._call(address, request, offsets.ListOffsetsResponse)
+        for answered in response.topics:
+            for p in answered.partitions:
+                _check(p.error_code, f"the end of {topic}-{index}")
+                return p.offset
+        raise error_for(ErrorCode._TRANSPORT, f"{address} has not answered for {topic}-{index}")
 
     async def start_offsets(
         self, address: str, keys: Iterable[PartitionKey], timestamp: int

@@ -2,7 +2,8 @@
 
 At least once: positions are written to the target at intervals, and when the copying ends. Exactly once: each round is
 a transaction of the target that contains the records and their positions. A new transaction's producer fences the
-former process and ends its transaction before the positions are read, so that no record is lost or copied twice.
+former process and ends its transaction before the positions are read, so that no record is lost or copied twice. A
+record that it writes to each partition of positions, and aborts, shows up to where they must be read.
 
 Any error that does not pass ends the attempt. The next one begins with a new producer at the last certain positions.
 """
@@ -16,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_mirror.batches import Producer, SourceBatch
 from tidelog_mirror.cluster import MirrorCluster, PartitionKey
 from tidelog_mirror.internal_records import OffsetSync, decode_position, encode_position
@@ -52,6 +53,11 @@ class FlowCopier:
         self._wanted: dict[PartitionKey, str] = {}
         self._positions: dict[PartitionKey, int] | None = None
         """The source's offsets behind the last records that the target has; None before they are read."""
+        self._copies: dict[tuple[PartitionKey, str], PartitionCopy] = {}
+        """The copies of this attempt by partition and remote topic, those included that are not wanted any more.
+
+        A broker may not know a topic for a time. Its lanes then keep their sequence and what is being written.
+        """
         self._stored: dict[PartitionKey, int] = {}
         """The positions that the topic has."""
         self._position_lanes: dict[int, Lane] = {}
@@ -103,15 +109,16 @@ class FlowCopier:
             self._target, self.topic, config.offset_storage_partitions, config.offset_storage_replication_factor
         )
         producer = await self._new_producer()
-        if self._positions is None or config.is_exactly_once:
-            self._stored = await self._read_positions()
-            self._positions = dict(self._stored)
-        self._position_lanes = {}
-        self.reader.partitions = {}
-        self._update_partitions()
         writer = TargetWriter(
             self._target, config.producer_max_request_size, config.producer_delivery_timeout_ms / 1000
         )
+        self._position_lanes = {}
+        if self._positions is None or config.is_exactly_once:
+            ends = await self._ends_of_positions(producer, writer) if config.is_exactly_once else None
+            self._stored = await self._read_positions(ends)
+            self._positions = dict(self._stored)
+        self._copies = {}
+        self._update_partitions()
         reading = asyncio.create_task(self.reader.run(), name=f"mirror-read-{self._flow.name}")
         reading.add_done_callback(lambda _: self.reader.has_records.set())
         try:
@@ -129,9 +136,28 @@ class FlowCopier:
         timeout_ms = config.producer_transaction_timeout_ms
         return await self._until_done(lambda: self._target.new_producer(name, timeout_ms))
 
-    async def _read_positions(self) -> dict[PartitionKey, int]:
+    async def _ends_of_positions(self, producer: Producer, writer: TargetWriter) -> dict[int, int]:
+        """Return an offset of each partition of positions that is behind all positions of former producers.
+
+        A leader that its cluster has lost would return old positions, and records would be copied again. It can have
+        no record behind those that are committed now: an acknowledged one, which is aborted, has a higher offset.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        lanes = [Lane(self.topic, partition) for partition in range(self._position_partitions)]
+        for lane in lanes:
+            lane.add(record_batch([(self.topic.encode(), b"")], now_ms))
+            lane.begin()
+        await self._write_transaction(producer, writer, lanes, is_committed=False)
+        self._position_lanes = {lane.partition: lane for lane in lanes}
+        ends = {lane.partition: base_offset + 1 for lane in lanes for _, base_offset in lane.written}
+        if unknown := [partition for partition, end in ends.items() if not end]:
+            text = f"the offsets of records in the partitions {unknown} of {self.topic} are unknown"
+            raise error_for(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, text)
+        return ends
+
+    async def _read_positions(self, ends: Mapping[int, int] | None) -> dict[PartitionKey, int]:
         found: dict[PartitionKey, int] = {}
-        async for key, value in read_topic(self._target, self.topic):
+        async for key, value in read_topic(self._target, self.topic, ends):
             position = decode_position(self._flow.source, key, value)
             if position is None:
                 continue
@@ -143,12 +169,10 @@ class FlowCopier:
         return found
 
     def _update_partitions(self) -> None:
-        assert self._positions is not None, "positions are read first"
-        former = self.reader.partitions
-        self.reader.partitions = {
-            key: former[key] if key in former and former[key].lane.topic == remote else self._new_copy(key, remote)
-            for key, remote in self._wanted.items()
-        }
+        for key, remote in self._wanted.items():
+            if (key, remote) not in self._copies:
+                self._copies[key, remote] = self._new_copy(key, remote)
+        self.reader.partitions = {key: self._copies[key, remote] for key, remote in self._wanted.items()}
         self.reader.changed.set()
         self.reader.has_room.set()
 
@@ -187,7 +211,9 @@ class FlowCopier:
         if producer.transactional_id is None:
             await writer.write(producer, lanes)
         else:
-            await self._transaction(producer, writer, [*lanes, *self._lanes_of_positions(positions)])
+            await self._write_transaction(
+                producer, writer, [*lanes, *self._lanes_of_positions(positions)], is_committed=True
+            )
         now_ms = time.time_ns() // 1_000_000
         for copy in copies:
             written = copy.lane.written
@@ -200,11 +226,13 @@ class FlowCopier:
                 if base_offset >= 0:
                     self._sync(copy, batch, base_offset)
 
-    async def _transaction(self, producer: Producer, writer: TargetWriter, lanes: Sequence[Lane]) -> None:
+    async def _write_transaction(
+        self, producer: Producer, writer: TargetWriter, lanes: Sequence[Lane], *, is_committed: bool
+    ) -> None:
         used = [(lane.topic, lane.partition) for lane in lanes]
         await self._until_done(lambda: self._target.add_to_transaction(producer, used))
         await writer.write(producer, lanes)
-        await self._until_done(lambda: self._target.end_transaction(producer, is_committed=True))
+        await self._until_done(lambda: self._target.end_transaction(producer, is_committed=is_committed))
 
     async def _until_done(self, request: Callable[[], Awaitable[T]]) -> T:
         """Repeat a request to the coordinator while its failure passes."""

@@ -340,9 +340,9 @@ class FlowWorker:
         for group in self.checkpoints.groups:
             if group not in self._groups or (group in on_target and on_target[group].has_members):
                 continue
-            own = await self._target.group_offsets(group) if group in on_target else {}
-            offsets = {key: value.offset for key, value in own.items()}
-            wanted = self.checkpoints.offsets_to_commit(group, offsets if group in on_target else None)
+            # A list can lack a group whose coordinator has just moved. Its offsets must not go back for that.
+            own = {key: value.offset for key, value in (await self._target.group_offsets(group)).items()}
+            wanted = self.checkpoints.offsets_to_commit(group, own)
             if wanted:
                 await self._try(f"offsets of group {group}", self._target.commit(group, wanted))
 

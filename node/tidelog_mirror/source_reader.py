@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.config.process import ungrouped
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_mirror.batches import source_batches
@@ -27,6 +28,11 @@ _BACKOFF_S: Final = 0.2
 _LONG_BACKOFF_S: Final = 1.0
 _FULL_WAIT_MS: Final = 20
 """The longest wait of a fetch without the partitions that have no room, which may have some soon."""
+_LOST_LEADER_S: Final = 30.0
+"""The time for which a leader whose log ends below a position may be one that its cluster has replaced.
+
+It is longer than Kafka's default of ``broker.session.timeout.ms``, 9 s, within which another leader is elected.
+"""
 _START, _END = -2, -1
 _MOVED: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -51,6 +57,8 @@ class PartitionCopy:
     """The offset of the next fetch; None: the start that ``auto.offset.reset`` says."""
     copied: int | None = None
     """The source's offset behind the last record that the target has, once that is certain."""
+    ahead_since_s: float | None = None
+    """The time since which the position has been above the end of the leader's log, on the monotonic clock."""
     high_watermark: int = 0
     record_count: int = 0
     byte_count: int = 0
@@ -101,11 +109,12 @@ class SourceReader:
                 if leader is not None:
                     by_leader.setdefault(leader[0], []).append((copy, leader[1]))
             led = sum(map(len, by_leader.values()))
-            async with asyncio.TaskGroup() as tasks:
-                for address, copies in by_leader.items():
-                    tasks.create_task(self._follow(address, copies, topics), name=f"mirror-fetch-{address}")
-                if led < len(self.partitions) or not led:
-                    tasks.create_task(self._look_again(), name="mirror-fetch-refresh")
+            with ungrouped():
+                async with asyncio.TaskGroup() as tasks:
+                    for address, copies in by_leader.items():
+                        tasks.create_task(self._follow(address, copies, topics), name=f"mirror-fetch-{address}")
+                    if led < len(self.partitions) or not led:
+                        tasks.create_task(self._look_again(), name="mirror-fetch-refresh")
 
     async def _look_again(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -175,6 +184,7 @@ class SourceReader:
             if result.error is not None:
                 await self._handle(copy, result.error, address)
                 continue
+            copy.ahead_since_s = None
             copy.high_watermark = result.high_watermark
             if not len(result.records):
                 continue
@@ -190,34 +200,52 @@ class SourceReader:
     async def _handle(self, copy: PartitionCopy, error: TidelogError, address: str) -> None:
         name = f"{copy.topic}-{copy.partition}"
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            lost = copy.position
-            copy.position = None
-            await self._find_starts([copy], address)
-            logger.warning(
-                "%s: %s of the source has no offset %s, continuing at %s", self._name, name, lost, copy.position
-            )
-            return
+            (start,) = (await self._starts([copy], address)).values()
+            if not _is_leader_lost(copy, start):
+                logger.warning(
+                    "%s: %s of the source has no offset %s, continuing at %s", self._name, name, copy.position, start
+                )
+                copy.position = start
+                return
         self._report(f"{name} of the source", error)
         await asyncio.sleep(_BACKOFF_S if error.code in _MOVED else _LONG_BACKOFF_S)
         self.changed.set()
 
     async def _find_starts(self, copies: Sequence[PartitionCopy], address: str) -> None:
+        for copy, start in (await self._starts(copies, address)).items():
+            copy.position = start
+            if copy.copied is None:
+                copy.copied = start
+
+    async def _starts(self, copies: Sequence[PartitionCopy], address: str) -> dict[PartitionCopy, int]:
         if not copies:
-            return
+            return {}
         timestamp = _END if self._config.consumer_auto_offset_reset == LATEST else _START
         found = await self._cluster.start_offsets(address, [copy.key for copy in copies], timestamp)
         for copy in copies:
             if copy.key not in found:
                 self.changed.set()
                 raise _no_start(copy)
-            copy.position = found[copy.key]
-            if copy.copied is None:
-                copy.copied = copy.position
+        return {copy: found[copy.key] for copy in copies}
 
     def _report(self, what: str, error: TidelogError) -> None:
         self.failures += 1
         level = logging.DEBUG if error.code in _MOVED else logging.WARNING
         logger.log(level, "%s: %s: %s", self._name, what, error)
+
+
+def _is_leader_lost(copy: PartitionCopy, start: int) -> bool:
+    """Return whether a leader without the copy's position may be one that its cluster has replaced.
+
+    Such a leader lacks the newest records. If it still does after a time, the source has lost them.
+    """
+    assert copy.position is not None, "it has been fetched from"
+    if start >= copy.position:
+        # The source has deleted the records there.
+        return False
+    now_s = time.monotonic()
+    copy.ahead_since_s = now_s if copy.ahead_since_s is None else copy.ahead_since_s
+    return now_s - copy.ahead_since_s < _LOST_LEADER_S
 
 
 def _no_start(copy: PartitionCopy) -> TidelogError:

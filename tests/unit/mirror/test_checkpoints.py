@@ -44,8 +44,7 @@ def test_offsets_of_groups_on_the_target_never_go_back() -> None:
     checkpoints.add(Checkpoint("g", "A.t", 0, 9, 5, "m"))
     checkpoints.add(Checkpoint("g", "A.t", 1, 9, 6, ""))
     everything = {("A.t", 0): Committed(5, "m"), ("A.t", 1): Committed(6)}
-    assert checkpoints.offsets_to_commit("g", None) == everything
     assert checkpoints.offsets_to_commit("g", {}) == everything
     assert checkpoints.offsets_to_commit("g", {("A.t", 0): 5, ("A.t", 1): 4}) == {("A.t", 1): Committed(6)}
     assert checkpoints.offsets_to_commit("g", {("A.t", 0): 7, ("A.t", 1): 9}) == {}
-    assert checkpoints.offsets_to_commit("h", None) == {}
+    assert checkpoints.offsets_to_commit("h", {}) == {}
