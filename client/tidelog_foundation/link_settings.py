@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.config.endpoints import parse_addresses
-from tidelog_foundation.config.settings import describe, int_setting, parse_config, setting, setting_of
+from tidelog_foundation.config.settings import config_keys, describe, int_setting, parse_config, setting, setting_of
 from tidelog_foundation.config.validators import at_least, one_of
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, JaasEntry, parse_jaas
@@ -28,6 +29,19 @@ PLAIN: Final = "PLAIN"
 MAX_LINKS: Final = 100
 """The largest number of links of a cluster. Every node connects to the source of each."""
 MAX_NAME_LENGTH: Final = 200
+_OWN_TO_EACH_CLUSTER: Final = frozenset(
+    (
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    )
+)
+"""The settings of topics that a mirror does not take over from its source, as with Confluent's links."""
+COPIED_SETTINGS: Final = frozenset(config_keys(TopicConfig)) - _OWN_TO_EACH_CLUSTER
+"""The settings of topics that a mirror takes over from its source."""
+MAX_SETTINGS_REPORTS: Final = 100
+"""The largest number of topics whose settings are read from a source, or reported to the controller, in one request."""
 _LITERAL, _PREFIXED, _ANY = "LITERAL", "PREFIXED", "*"
 _INCLUDE, _EXCLUDE = "INCLUDE", "EXCLUDE"
 _MAX_FILTERS: Final = 1_000
@@ -46,6 +60,12 @@ class GroupFilter:
         if self.name == _ANY:
             return True
         return group_id.startswith(self.name) if self.is_prefix else group_id == self.name
+
+
+def settings_to_change(own: Mapping[str, str], of_source: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the settings that a mirror topic must set, and as None those to remove, to be equal to its source."""
+    changed = {n: v for n, v in of_source.items() if n in COPIED_SETTINGS and own.get(n) != v}
+    return changed | {n: None for n in own if n in COPIED_SETTINGS and n not in of_source}
 
 
 def parse_group_filters(text: str) -> tuple[GroupFilter, ...]:
@@ -109,6 +129,11 @@ class LinkConfig:
     ssl_enabled_protocols: tuple[str, ...] = _ssl("ssl_enabled_protocols")
     ssl_cipher_suites: tuple[str, ...] = _ssl("ssl_cipher_suites")
     ssl_endpoint_identification_algorithm: str | None = _ssl("ssl_endpoint_identification_algorithm")
+    topic_config_sync_ms: int = int_setting(
+        5_000,
+        "The interval at which settings of mirror topics follow those of the source, in milliseconds.",
+        at_least(100),
+    )
     consumer_offset_sync_enable: bool = setting(
         False, "Whether committed offsets of groups are copied for mirror topics."
     )

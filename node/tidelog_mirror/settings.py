@@ -282,7 +282,9 @@ def describe_flow(flow: Flow) -> str:
 
 _OF_FLOW: Final = frozenset(config_keys(FlowConfig))
 _OF_PROCESS: Final = frozenset(config_keys(ProcessConfig))
-_OF_CLIENT: Final = frozenset(key for key in config_keys(LinkConfig) if not key.startswith("consumer.offset."))
+_OF_LINKS: Final = ("consumer.offset.", "topic.config.")
+"""The beginnings of the settings of links that are not those of a client."""
+_OF_CLIENT: Final = frozenset(key for key in config_keys(LinkConfig) if not key.startswith(_OF_LINKS))
 
 
 def parse_mirror_settings(raw: Mapping[str, str]) -> MirrorConfig:

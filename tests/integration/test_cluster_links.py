@@ -11,7 +11,15 @@ from acknowledged import wait_for
 from replica_files import committed_bytes
 
 from tidelog import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from tidelog.admin import AdminClient, MirrorTopicInfo, MirrorTopicState, NewTopic
+from tidelog.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    MirrorTopicInfo,
+    MirrorTopicState,
+    NewTopic,
+)
 from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -41,6 +49,7 @@ def link(source: LocalCluster, mirror: LocalCluster) -> Iterator[AdminClient]:
         "bootstrap.servers": source.kafka_bootstrap_servers,
         "consumer.offset.sync.enable": "true",
         "consumer.offset.sync.ms": "100",
+        "topic.config.sync.ms": "100",
         "consumer.offset.group.filters": FILTERS,
     }
     with AdminClient({"bootstrap.servers": mirror.bootstrap_servers}) as admin:
@@ -252,6 +261,51 @@ def test_offsets_of_groups_are_never_above_the_end_of_the_mirror_and_grow_with_i
 
         wait_for(is_found, "the group does not continue")
         assert found == [(3, b"100")]
+
+
+def change_settings(cluster: LocalCluster, topic: str, **values: str | None) -> None:
+    """Set settings of a topic, and remove those that are None."""
+    entries = [
+        ConfigEntry(
+            name.replace("_", "."),
+            value,
+            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+        )
+        for name, value in values.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def own_settings(cluster: LocalCluster, topic: str) -> dict[str, str]:
+    """Return the settings that are not the software's defaults."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        found = admin.describe_configs([resource])[resource].result(30)
+    return {name: entry.value or "" for name, entry in found.items() if not entry.is_default}
+
+
+def test_settings_of_a_mirror_follow_its_source_until_it_is_stopped(
+    source: LocalCluster, mirror: LocalCluster, link: AdminClient
+) -> None:
+    topic = "settings"
+    create(source, topic, **{"retention.ms": "100000", "segment.bytes": "1048576"})
+    link.create_mirror_topics(LINK, [topic], replication_factor=2)[topic].result(30)
+    change_settings(mirror, topic, min_insync_replicas="2")
+    change_settings(source, topic, retention_ms=None, segment_bytes="2097152", min_insync_replicas="1")
+    expected = {"segment.bytes": "2097152", "min.insync.replicas": "2"}
+    wait_for(lambda: own_settings(mirror, topic) == expected, "settings do not follow the source")
+    link.failover_mirror_topics([topic])[topic].result(30)
+    change_settings(source, topic, segment_bytes="3145728")
+    change_settings(mirror, topic, retention_ms="200000")
+    other = "other"
+    create(source, other, **{"retention.ms": "1000000"})
+    link.create_mirror_topics(LINK, [other], replication_factor=2)[other].result(30)
+    change_settings(source, other, retention_ms="2000000")
+    wait_for(lambda: own_settings(mirror, other)["retention.ms"] == "2000000", "settings do not follow the source")
+    assert own_settings(mirror, topic) == {**expected, "retention.ms": "200000"}
+    link.failover_mirror_topics([other])[other].result(30)
 
 
 def test_paused_mirror_stands_still_until_resumed(source: LocalCluster, link: AdminClient) -> None:

@@ -11,7 +11,9 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tidelog.v1 import admin_service_pb2 as _admin_service_pb2
 from tidelog.v1 import common_pb2 as _common_pb2
+from tidelog.v1 import metadata_record_pb2 as _metadata_record_pb2
 from tidelog.v1 import raft_service_pb2 as _raft_service_pb2
 import builtins as _builtins
 import sys
@@ -846,3 +848,80 @@ class ReportMirrorPartitionsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportMirrorPartitionsResponse: _TypeAlias = ReportMirrorPartitionsResponse  # noqa: Y015
+
+@_typing.final
+class ReportMirrorSettingsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MirrorSettingsReport]: ...
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        topics: _abc.Iterable[Global___MirrorSettingsReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportMirrorSettingsRequest: _TypeAlias = ReportMirrorSettingsRequest  # noqa: Y015
+
+@_typing.final
+class MirrorSettingsReport(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    leader_epoch: _builtins.int
+    """Of the topic's first partition."""
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_record_pb2.LinkSetting]:
+        """The settings that are set on the topic itself on the source."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        leader_epoch: _builtins.int = ...,
+        settings: _abc.Iterable[_metadata_record_pb2.LinkSetting] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "settings", b"settings", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MirrorSettingsReport: _TypeAlias = MirrorSettingsReport  # noqa: Y015
+
+@_typing.final
+class ReportMirrorSettingsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[_admin_service_pb2.MirrorTopicResult]:
+        """Topics whose settings have changed or been refused."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[_admin_service_pb2.MirrorTopicResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportMirrorSettingsResponse: _TypeAlias = ReportMirrorSettingsResponse  # noqa: Y015

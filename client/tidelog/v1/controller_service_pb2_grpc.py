@@ -79,6 +79,11 @@ class ControllerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsResponse.FromString,
                 _registered_method=True)
+        self.ReportMirrorSettings = channel.unary_unary(
+                '/tidelog.v1.ControllerService/ReportMirrorSettings',
+                request_serializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorSettingsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorSettingsResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer(object):
@@ -148,6 +153,13 @@ class ControllerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportMirrorSettings(self, request, context):
+        """Gives mirror topics the settings that they have on the sources of their links.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -195,6 +207,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.ReportMirrorPartitions,
                     request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsResponse.SerializeToString,
+            ),
+            'ReportMirrorSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportMirrorSettings,
+                    request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorSettingsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorSettingsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -440,6 +457,33 @@ class ControllerService(object):
             '/tidelog.v1.ControllerService/ReportMirrorPartitions',
             tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportMirrorSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/ReportMirrorSettings',
+            tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorSettingsRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__service__pb2.ReportMirrorSettingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,8 @@ class ControllerServiceStub:
     """Changes a delegation token for a client that the node has authenticated (KIP-48)."""
     ReportMirrorPartitions: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ReportMirrorPartitionsRequest, _controller_service_pb2.ReportMirrorPartitionsResponse]
     """Takes a broker's reports about the mirror partitions that it leads."""
+    ReportMirrorSettings: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ReportMirrorSettingsRequest, _controller_service_pb2.ReportMirrorSettingsResponse]
+    """Gives mirror topics the settings that they have on the sources of their links."""
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -78,6 +80,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Changes a delegation token for a client that the node has authenticated (KIP-48)."""
     ReportMirrorPartitions: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ReportMirrorPartitionsRequest, _controller_service_pb2.ReportMirrorPartitionsResponse]  # type: ignore[assignment]
     """Takes a broker's reports about the mirror partitions that it leads."""
+    ReportMirrorSettings: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ReportMirrorSettingsRequest, _controller_service_pb2.ReportMirrorSettingsResponse]  # type: ignore[assignment]
+    """Gives mirror topics the settings that they have on the sources of their links."""
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -153,5 +157,13 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_service_pb2.ReportMirrorPartitionsResponse, _abc.Awaitable[_controller_service_pb2.ReportMirrorPartitionsResponse]]:
         """Takes a broker's reports about the mirror partitions that it leads."""
+
+    @_abc_1.abstractmethod
+    def ReportMirrorSettings(
+        self,
+        request: _controller_service_pb2.ReportMirrorSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.ReportMirrorSettingsResponse, _abc.Awaitable[_controller_service_pb2.ReportMirrorSettingsResponse]]:
+        """Gives mirror topics the settings that they have on the sources of their links."""
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -219,6 +219,31 @@ class ReportMirrorPartitionsRequest(Request[ReportMirrorPartitionsResponse]):
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorSettingsReport:
+    """The settings that a mirror topic has on its source, by the leader of its first partition in ``leader_epoch``."""
+
+    topic_id: TopicId
+    leader_epoch: LeaderEpoch
+    settings: tuple[LinkSetting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportMirrorSettingsResponse:
+    """One result for each topic whose settings have changed or been refused."""
+
+    topics: tuple[MirrorTopicResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportMirrorSettingsRequest(Request[ReportMirrorSettingsResponse]):
+    """Reports of a broker about the settings of mirror topics, whose first partitions it leads."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    topics: tuple[MirrorSettingsReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorPartitionDescription:
     """A mirror partition as its leader sees it. Offsets are -1 if unknown.
 

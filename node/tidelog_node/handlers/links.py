@@ -8,11 +8,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Final
 
-from tidelog_foundation.config import TopicConfig
-from tidelog_foundation.config.settings import config_keys
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LinkId
-from tidelog_foundation.link_settings import parse_link_settings
+from tidelog_foundation.link_settings import COPIED_SETTINGS, parse_link_settings
 from tidelog_foundation.requests import links as requests
 from tidelog_foundation.requests.links import ClusterLink, LinkSetting, MirrorOperation, MirrorState
 from tidelog_node.handlers.context import NodeContext, forward, forward_change
@@ -22,15 +20,6 @@ from tidelog_quorum.metadata.link_description import describe_mirror_topics as t
 from tidelog_quorum.metadata.link_description import list_cluster_links as links_of_image
 
 _ID_SIZE: Final = 16
-_OWN_TO_EACH_CLUSTER: Final = frozenset(
-    (
-        "min.insync.replicas",
-        "unclean.leader.election.enable",
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-    )
-)
-"""The settings of topics that a mirror does not take over from its source, as with Confluent's links."""
 _OF_CONNECTIONS: Final = frozenset(
     (
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -41,7 +30,6 @@ _OF_CONNECTIONS: Final = frozenset(
     )
 )
 """Errors of connections to a source, beside those without a code of Kafka's."""
-_COPIED_SETTINGS: Final = frozenset(config_keys(TopicConfig)) - _OWN_TO_EACH_CLUSTER
 
 
 async def create_cluster_link(
@@ -113,7 +101,7 @@ async def create_mirror_topic(
             raise found.errors.get(request.topic) or error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         settings = await source.topic_settings(request.topic)
     topic = found.topics[request.topic]
-    copied = tuple(LinkSetting(n, v) for n, v in sorted(settings.items()) if n in _COPIED_SETTINGS)
+    copied = tuple(LinkSetting(n, v) for n, v in sorted(settings.items()) if n in COPIED_SETTINGS)
     change = replace(request, topic_id=topic.topic_id, num_partitions=len(topic.partitions), settings=copied)
     response, remaining_s = await forward_change(context, change)
     await context.metadata.wait_until(lambda image: topic.topic_id in image.mirror_topics, remaining_s)

@@ -16,6 +16,7 @@ from tidelog_node.links.group_offsets import GroupOffsets
 from tidelog_node.links.link_worker import LinkWorker
 from tidelog_node.links.mirrors import Mirror
 from tidelog_node.links.node import LinkNode
+from tidelog_node.links.topic_settings import TopicSettings
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ class ClusterLinks:
                 async with asyncio.TaskGroup() as tasks:
                     if config.consumer_offset_sync_enable:
                         tasks.create_task(GroupOffsets(worker, self._node).run(), name=f"link-{link.name}-groups")
+                    settings = TopicSettings(worker, self._node, self._broker_epoch)
+                    tasks.create_task(settings.run(), name=f"link-{link.name}-settings")
                     await worker.run()
             except (ConfigError, TidelogError) as error:
                 logger.error("The link %s does not run: %s", link.name, error)

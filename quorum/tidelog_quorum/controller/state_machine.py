@@ -35,6 +35,7 @@ from tidelog_quorum.controller.elect_leaders import elect_leaders
 from tidelog_quorum.controller.features import bootstrap, update_features
 from tidelog_quorum.controller.leader_balance import LeaderBalance
 from tidelog_quorum.controller.links import alter_cluster_link, create_cluster_link, delete_cluster_link
+from tidelog_quorum.controller.mirror_settings import report_mirror_settings
 from tidelog_quorum.controller.mirrors import alter_mirror_topics, create_mirror_topic, report_mirror_partitions
 from tidelog_quorum.controller.producer_ids import allocate_producer_ids
 from tidelog_quorum.controller.reassignment import alter_partition_reassignments
@@ -79,6 +80,7 @@ _HANDLERS: Mapping[type[Any], Callable[[ControllerState, Any, int], Result[Any]]
         create_mirror_topic,
         alter_mirror_topics,
         report_mirror_partitions,
+        report_mirror_settings,
     )
 }
 """The handler of each type of request."""

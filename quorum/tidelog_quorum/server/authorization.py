@@ -50,6 +50,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "AllocateProducerIds": _OF_NODES,
     "AlterDelegationToken": _OF_NODES,
     "ReportMirrorPartitions": _OF_NODES,
+    "ReportMirrorSettings": _OF_NODES,
     "DescribeQuorum": _or_of_node(on_cluster(AclOperation.DESCRIBE)),
     "AddRaftVoter": _or_of_node(on_cluster(AclOperation.ALTER)),
     "RemoveRaftVoter": _or_of_node(on_cluster(AclOperation.ALTER)),

@@ -123,6 +123,7 @@ def controller_service(
             "ReportMirrorPartitions": _change(
                 controller, links.ReportMirrorPartitionsRequest, lambda r: len(r.partitions) > _MANY_PARTITIONS
             ),
+            "ReportMirrorSettings": _change(controller, links.ReportMirrorSettingsRequest, lambda r: len(r.topics) > 1),
         },
         _leader_details(controller, listener),
     )

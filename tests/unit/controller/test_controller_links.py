@@ -8,6 +8,14 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LeaderEpoch, LinkId, TopicId
 from tidelog_foundation.link_settings import MAX_LINKS
 from tidelog_foundation.requests.brokers import AllocateProducerIdsRequest
+from tidelog_foundation.requests.configs import (
+    ConfigOperation,
+    ConfigOperationType,
+    ConfigResourceChange,
+    ConfigResourceName,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+)
 from tidelog_foundation.requests.features import FeatureUpdate, FeatureUpgradeType, UpdateFeaturesRequest
 from tidelog_foundation.requests.links import (
     AlterClusterLinkRequest,
@@ -20,8 +28,10 @@ from tidelog_foundation.requests.links import (
     ListClusterLinksRequest,
     MirrorOperation,
     MirrorPartitionReport,
+    MirrorSettingsReport,
     MirrorState,
     ReportMirrorPartitionsRequest,
+    ReportMirrorSettingsRequest,
 )
 from tidelog_foundation.requests.topics import CreatePartitionsRequest, DeleteTopicsRequest, NewPartitions
 from tidelog_quorum.metadata.features import CLUSTER_LINKS_VERSION, METADATA_VERSION
@@ -286,3 +296,49 @@ def test_link_with_mirrors_is_not_deleted_and_stopped_topics_outlive_it(mirrored
 def test_links_need_their_level_of_the_metadata_version(driver) -> None:
     driver.set_levels({METADATA_VERSION: CLUSTER_LINKS_VERSION - 1})
     assert error_of(create_link, driver)[0] is ErrorCode.UNSUPPORTED_VERSION
+
+
+def report_settings(driver, topic_id=TOPIC_ID, leader_epoch=None, times=1, **settings):
+    partition = driver.partition("t", 0)
+    epoch = partition.leader_epoch if leader_epoch is None else LeaderEpoch(leader_epoch)
+    values = tuple(LinkSetting(name.replace("_", "."), value) for name, value in settings.items())
+    reports = (MirrorSettingsReport(topic_id, epoch, values),) * times
+    broker_epoch = driver.image.brokers[partition.leader].broker_epoch
+    response = handle(driver, ReportMirrorSettingsRequest(partition.leader, broker_epoch, reports))
+    return {r.topic: r.error and r.error.code for r in response.topics}
+
+
+def test_settings_of_a_mirror_follow_its_source_except_those_of_each_cluster(driver) -> None:
+    create_link(driver)
+    create_mirror(driver, settings=(LinkSetting("cleanup.policy", "compact"), LinkSetting("retention.ms", "5000")))
+    own = IncrementalAlterConfigsRequest(
+        (
+            ConfigResourceChange(
+                ConfigResourceName(ConfigResourceType.TOPIC, "t"),
+                (ConfigOperation("min.insync.replicas", ConfigOperationType.SET, "2"),),
+            ),
+        )
+    )
+    handle(driver, own)
+    wanted = {"retention_ms": "7000", "segment_bytes": "1048576"}
+    assert report_settings(driver, min_insync_replicas="1", **wanted) == {"t": None}
+    expected = {"retention.ms": "7000", "segment.bytes": "1048576", "min.insync.replicas": "2"}
+    assert driver.image.config_of_topic("t") == expected
+    offset = driver.image.offset
+    assert report_settings(driver, **wanted) == {}
+    assert driver.image.offset == offset
+    # A value that this cluster refuses changes nothing of the topic.
+    assert report_settings(driver, retention_ms="8000", cleanup_policy="shred") == {"t": ErrorCode.INVALID_CONFIG}
+    assert driver.image.config_of_topic("t") == expected
+
+
+def test_settings_come_from_the_present_leader_of_a_mirror_alone(mirrored) -> None:
+    epoch = mirrored.partition("t", 0).leader_epoch
+    assert report_settings(mirrored, leader_epoch=epoch + 1, retention_ms="1") == {}
+    assert report_settings(mirrored, topic_id=TopicId(b"unknown........."), retention_ms="1") == {}
+    code, text = error_of(report_settings, mirrored, times=2)
+    assert (code, "twice or more than 100" in text) == (ErrorCode.INVALID_REQUEST, True)
+    alter(mirrored, MirrorOperation.FAILOVER)
+    assert report_settings(mirrored, leader_epoch=epoch, retention_ms="1") == {}
+    assert report_settings(mirrored, retention_ms="1") == {}
+    assert not mirrored.image.config_of_topic("t")

@@ -91,13 +91,34 @@ class SourceCluster:
         Raises:
             TidelogError: The source refuses, or does not answer.
         """
-        request = configs.DescribeConfigsRequest([configs.DescribeConfigsResource(_TOPIC, topic, None)])
+        settings, errors = await self.settings_of_topics([topic])
+        if topic not in settings:
+            raise errors.get(topic) or error_for(ErrorCode._TRANSPORT, f"no answer about the settings of topic {topic}")
+        return settings[topic]
+
+    async def settings_of_topics(
+        self, topics: Collection[str]
+    ) -> tuple[dict[str, dict[str, str]], dict[str, TidelogError]]:
+        """Return the settings that are set on each topic itself, and the errors of the other topics.
+
+        Raises:
+            TidelogError: The source does not answer.
+        """
+        request = configs.DescribeConfigsRequest(
+            [configs.DescribeConfigsResource(_TOPIC, topic, None) for topic in topics]
+        )
         response = await self._call_any(request, configs.DescribeConfigsResponse)
+        settings: dict[str, dict[str, str]] = {}
+        errors: dict[str, TidelogError] = {}
         for result in response.results:
+            name = result.resource_name
             if result.error_code:
-                raise error_for(result.error_code, result.error_message or f"the settings of topic {topic}")
-        found = (config for result in response.results for config in result.configs)
-        return {c.name: c.value for c in found if c.config_source == _OF_TOPIC and c.value is not None}
+                text = result.error_message or f"the settings of topic {name}"
+                errors[name] = error_for(result.error_code, text)
+            else:
+                own = (c for c in result.configs if c.config_source == _OF_TOPIC)
+                settings[name] = {c.name: c.value for c in own if c.value is not None}
+        return settings, errors
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
         """Send one fetch to the broker at ``host:port``. The records of the response are views of the received bytes.
