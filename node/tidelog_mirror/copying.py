@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_mirror.batches import Producer, SourceBatch
 from tidelog_mirror.cluster import MirrorCluster, PartitionKey
-from tidelog_mirror.internal_records import OffsetSync, decode_position, encode_position
+from tidelog_mirror.internal_records import OffsetSync, decode_position, encode_fence, encode_position
 from tidelog_mirror.internal_topics import InternalAppender, Pair, create_compacted, read_topic, record_batch
 from tidelog_mirror.offset_syncs import SyncPacing
 from tidelog_mirror.policy import offsets_topic
@@ -145,7 +145,7 @@ class FlowCopier:
         now_ms = time.time_ns() // 1_000_000
         lanes = [Lane(self.topic, partition) for partition in range(self._position_partitions)]
         for lane in lanes:
-            lane.add(record_batch([(self.topic.encode(), b"")], now_ms))
+            lane.add(record_batch([encode_fence(self._flow.source)], now_ms))
             lane.begin()
         await self._write_transaction(producer, writer, lanes, is_committed=False)
         self._position_lanes = {lane.partition: lane for lane in lanes}

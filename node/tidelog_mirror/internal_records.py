@@ -15,6 +15,7 @@ from typing import Final
 
 _VERSION: Final = 0
 _CONNECTOR: Final = "MirrorSourceConnector"
+_FENCE: Final = "tidelog-mirror"
 _INT16, _INT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">q")
 _OFFSETS: Final = Struct(">qq")
 
@@ -72,6 +73,14 @@ def position_key(source: str, topic: str, partition: int) -> bytes:
     """Return the key of a partition's position."""
     where = {"cluster": source, "partition": partition, "topic": topic}
     return json.dumps([_CONNECTOR, where], separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def encode_fence(source: str) -> tuple[bytes, bytes]:
+    """Return key and value of a record of another connector, which shows up to where positions must be read.
+
+    Its transaction is aborted. Connect's workers without exactly once read it all the same, and find nothing in it.
+    """
+    return json.dumps([_FENCE, {"cluster": source}], separators=(",", ":"), ensure_ascii=False).encode(), b"{}"
 
 
 def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:

@@ -15,6 +15,7 @@ from tidelog_mirror.internal_records import (
     decode_checkpoint,
     decode_offset_sync,
     decode_position,
+    encode_fence,
     encode_heartbeat,
     encode_position,
 )
@@ -74,3 +75,9 @@ def test_other_bytes_are_refused(key: bytes, value: bytes) -> None:
     for decode in (decode_offset_sync, decode_checkpoint):
         with contextlib.suppress(MalformedRecordError):
             assert decode(key, value) is not None
+
+
+def test_fence_is_json_of_another_connector() -> None:
+    key, value = encode_fence("A")
+    assert (key, value) == (b'["tidelog-mirror",{"cluster":"A"}]', b"{}")
+    assert decode_position("A", key, value) is None
