@@ -12,6 +12,8 @@ from tidelog_connect.configuration import ConfigException
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ICEBERG = "iceberg"
+_ICEBERG_CLASS = "org.apache.iceberg.SnapshotAncestryValidator"
 _CONFLUENT = ("io.confluent.connect.s3.format", "io.confluent.connect.hdfs3", "io.confluent.connect.hdfs")
 
 
@@ -35,9 +37,10 @@ FORMATS: Mapping[str, FileFormat] = MappingProxyType(
         "AvroFormat": FileFormat("avro", ".avro", package="org.apache.spark:spark-avro_2.13"),
         "StringFormat": FileFormat("text", ".txt"),
         "DeltaFormat": FileFormat("delta", package="io.delta:delta-spark", is_table=True),
+        "IcebergFormat": FileFormat(ICEBERG, package="org.apache.iceberg:iceberg-spark-runtime", is_table=True),
     }
 )
-"""The formats by their names. Delta's files belong to a table, which only Delta can commit."""
+"""The formats by their names. Files of Delta and Iceberg belong to a table, to which they are committed."""
 
 
 def format_name(text: str) -> str:
@@ -54,7 +57,7 @@ def format_name(text: str) -> str:
 
 
 def check_installed(spark: SparkSession, found: FileFormat) -> None:
-    """Check that Spark has the data source of a format.
+    """Check that Spark has the data source of a format, or the driver's JVM the library of Iceberg.
 
     Raises:
         ConfigException: it has not.
@@ -63,6 +66,16 @@ def check_installed(spark: SparkSession, found: FileFormat) -> None:
 
     jvm: Any = spark.sparkContext._jvm
     session: Any = spark._jsparkSession
+    if found.source == ICEBERG:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        try:
+            loader.loadClass(_ICEBERG_CLASS)
+        except Py4JJavaError as error:
+            raise ConfigException(
+                f"The worker has no Iceberg 1.12 or newer: add {found.package}-4.1_2.13 to its setting"
+                " spark.jars.packages, whatever the version of Spark"
+            ) from error
+        return
     try:
         jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(
             found.source, session.sessionState().conf()

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from tidelog_connect.configuration import ConfigDef, ConfigException
 from tidelog_connect.connectors.connector import Batch, Settings, SinkConnector
 from tidelog_connect.connectors.files.batch_commit import commit_batch
-from tidelog_connect.connectors.files.formats import FORMATS, check_installed, format_name
+from tidelog_connect.connectors.files.formats import FORMATS, ICEBERG, check_installed, format_name
 from tidelog_connect.connectors.files.sink_settings import check, sink_settings
 from tidelog_connect.connectors.options import is_option, options_of
 from tidelog_connect.connectors.sink_rows import rows_with_values, value_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidelog_connect.connectors.files.iceberg import IcebergTables
 
 _LEVEL = "_tidelog_level_"
 """The prefix of the columns by which Spark divides rows among folders. They are in no file."""
@@ -24,8 +26,8 @@ _LEVEL = "_tidelog_level_"
 class FilesSinkConnector(SinkConnector):
     """Writes records to files, in a folder for each topic and those of a partitioner in it.
 
-    A file is complete when it appears. A batch that comes again adds nothing (`batch_commit`). Delta's table records
-    the number of the batch, and ignores a batch that it has.
+    A file is complete when it appears. A batch that comes again adds nothing (`batch_commit`). A table of Delta or
+    Iceberg records the number of the batch, and ignores a batch that it has.
     """
 
     class_name = "io.tidelog.connect.files.FilesSinkConnector"
@@ -50,6 +52,7 @@ class FilesSinkConnector(SinkConnector):
         super().__init__(settings)
         self._name = format_name(settings["format.class"])
         self._format = FORMATS[self._name]
+        self._tables: IcebergTables | None = None
 
     def read_options(self) -> Mapping[str, str]:
         """Return the options by which a batch waits for enough records."""
@@ -100,12 +103,22 @@ class FilesSinkConnector(SinkConnector):
         topics = sorted(row["topic"] for row in rows.select("topic").distinct().collect())
         for topic in topics:
             part = rows_with_values(rows, self.settings["behavior.on.null.values"]).where(sql.col("topic") == topic)
+            if self._format.source == ICEBERG:
+                self._iceberg(rows.sparkSession).put(part, self._data(rows), topic, batch)
+                continue
             writer = part.select(*self._data(rows)).write.format(self._format.source).options(**self._options())
             identity = {"txnAppId": f"{batch.query}/{topic}", "txnVersion": str(batch.number)}
             writer = writer.options(**identity).mode("append")
             fields = self.settings["partition.field.name"]
             writer = writer.partitionBy(*fields) if fields else writer
             writer.save(f"{self.settings['path'].rstrip('/')}/{topic}")
+
+    def _iceberg(self, spark: SparkSession) -> IcebergTables:
+        if self._tables is None:
+            from tidelog_connect.connectors.files.iceberg import IcebergTables
+
+            self._tables = IcebergTables(spark, self.settings, self._options())
+        return self._tables
 
     def _data(self, rows: DataFrame) -> list[Column]:
         """Return the columns of the files: the fields of values, or the value itself.

@@ -11,18 +11,18 @@ from tidelog_connect.configuration import (
     ConfigDef,
     ConfigException,
     Importance,
-    NonEmptyString,
     Range,
     Type,
     ValidString,
 )
-from tidelog_connect.connectors.files.formats import FORMATS, format_name
+from tidelog_connect.connectors.files.formats import FORMATS, ICEBERG, format_name
 from tidelog_connect.connectors.files.path_format import PATHS, date_folders, path_format_of
 
 DEFAULT, FIELD, TIME = "DefaultPartitioner", "FieldPartitioner", "TimeBasedPartitioner"
 PARTITIONERS = (DEFAULT, FIELD, TIME, *PATHS)
 EXTRACTORS = ("Wallclock", "Record", "RecordField")
 _PARTITIONING = "Partitioner"
+_ICEBERG = "Iceberg"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
@@ -33,11 +33,10 @@ def sink_settings() -> ConfigDef:
         .define(
             "path",
             Type.STRING,
-            NO_DEFAULT_VALUE,
+            "",
             _HIGH,
             "The folder to write: a path, or a URI that Spark can write, such as s3a://bucket/topics. Each topic has a"
-            " folder in it.",
-            validator=NonEmptyString(),
+            " folder in it. Required without iceberg.catalog.",
         )
         .define(
             "format.class",
@@ -73,6 +72,7 @@ def sink_settings() -> ConfigDef:
         )
     )
     _define_partitioner(found)
+    _define_iceberg(found)
     return found
 
 
@@ -85,12 +85,19 @@ def check(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the errors of settings that do not fit each other, by their names."""
     partitioner = partitioner_of(settings)
     name = format_name(settings["format.class"])
+    errors = _place_errors(settings, name)
+    if errors:
+        return errors
     if partitioner == FIELD and not settings["partition.field.name"]:
         return {"partition.field.name": f"{FIELD} requires partition.field.name"}
     if partitioner in (DEFAULT, FIELD):
         return {}
-    if FORMATS[name].is_table:
-        return {"partitioner.class": f"{name} takes {DEFAULT}, which means no partitions here, or {FIELD}"}
+    if FORMATS[name].source == ICEBERG and partitioner in PATHS:
+        if settings["timestamp.extractor"] != "RecordField":
+            return {"timestamp.extractor": f"{name} is divided by a field, so {partitioner} requires RecordField"}
+    elif FORMATS[name].is_table:
+        also = ", or DailyPartitioner and HourlyPartitioner by a field" if FORMATS[name].source == ICEBERG else ""
+        return {"partitioner.class": f"{name} takes {DEFAULT}, which means no partitions here, or {FIELD}{also}"}
     if partitioner == TIME and not settings["path.format"]:
         return {"path.format": f"{TIME} requires path.format"}
     if settings["timestamp.extractor"] == "RecordField" and not settings["timestamp.field"]:
@@ -100,6 +107,38 @@ def check(settings: Mapping[str, Any]) -> dict[str, str]:
     except ConfigException as error:
         return {"path.format": str(error)}
     return {}
+
+
+def _place_errors(settings: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return the errors of what says where files or tables are."""
+    catalog, namespace = settings["iceberg.catalog"], settings["iceberg.namespace"]
+    if not catalog:
+        if namespace:
+            return {"iceberg.namespace": "iceberg.namespace requires iceberg.catalog"}
+        return {} if settings["path"] else {"path": "path is required without iceberg.catalog"}
+    if FORMATS[name].source != ICEBERG:
+        return {"iceberg.catalog": f"iceberg.catalog is for IcebergFormat, and the format is {name}"}
+    return {"path": "The catalog has the place of tables: remove path"} if settings["path"] else {}
+
+
+def _define_iceberg(found: ConfigDef) -> None:
+    found.define(
+        "iceberg.catalog",
+        Type.STRING,
+        "",
+        _MEDIUM,
+        "The catalog of IcebergFormat's tables, which the worker's settings spark.sql.catalog.NAME.* describe. Without"
+        " it, tables are folders in path.",
+        group=_ICEBERG,
+    )
+    found.define(
+        "iceberg.namespace",
+        Type.STRING,
+        "",
+        _MEDIUM,
+        "The namespace of the tables in iceberg.catalog, such as lake or lake.raw. A table has the name of its topic.",
+        group=_ICEBERG,
+    )
 
 
 def _define_partitioner(found: ConfigDef) -> None:
