@@ -1,6 +1,7 @@
 """Java and the jars of Apache Kafka and Spark: installed ones, or those that Maven downloads to ``build/compat``.
 
-Only ``make compat``, which sets ``TIDELOG_COMPAT``, runs Maven. Without it, the tests use only files that exist.
+Only ``make compat``, which sets ``TIDELOG_COMPAT``, runs Maven and pip. Without it, the tests use only files that
+exist.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from functools import cache
@@ -102,6 +104,32 @@ def delta_jars() -> list[Path]:
     jars = resolve(_HERE / "java" / "delta" / "pom.xml", BUILD / f"delta-{minor}", f"-Dspark.minor={minor}")
     # Spark has the others.
     return [each for each in jars.glob("*.jar") if each.name.startswith("delta-")]
+
+
+@cache
+def iceberg_jar() -> Path:
+    """Return the jar of Iceberg's library. Raises Unavailable."""
+    [jar] = resolve(_HERE / "java" / "iceberg" / "pom.xml", BUILD / "iceberg").glob("*.jar")
+    return jar
+
+
+def pyiceberg() -> Path:
+    """Return a folder for PYTHONPATH with PyIceberg, brought by pip where allowed. Raises Unavailable."""
+    target = BUILD / "pyiceberg"
+    if target.is_dir():
+        return target
+    if not os.environ.get("TIDELOG_COMPAT"):
+        raise Unavailable("needs PyIceberg: run make compat, which fetches it")
+    fresh = target.with_name(f"{target.name}.{os.getpid()}")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(fresh)]
+    done = subprocess.run(
+        [*command, "pyiceberg"], capture_output=True, text=True, timeout=_MAVEN_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise Unavailable(f"pip could not bring PyIceberg: {done.stderr[-500:]}")
+    fresh.rename(target)
+    return target
 
 
 def _spark_jars(pom: Path, name: str, *options: str) -> list[Path]:
