@@ -187,6 +187,18 @@ def test_place_keeps_escapes_of_values_and_drops_those_of_dates() -> None:
         ({"partitioner.class": "TimeBasedPartitioner", "path.format": "ww"}, "The letter w"),
         ({"partitioner.class": "DailyPartitioner", "timestamp.extractor": "RecordField"}, "requires timestamp.field"),
         ({"partitioner.class": "DailyPartitioner", "format.class": "DeltaFormat"}, "DeltaFormat takes"),
+        (
+            {"partitioner.class": "DailyPartitioner", "format.class": "IcebergFormat"},
+            "DailyPartitioner requires RecordField",
+        ),
+        (
+            {"partitioner.class": "TimeBasedPartitioner", "path.format": "YYYY", "format.class": "IcebergFormat"},
+            "or DailyPartitioner and HourlyPartitioner by a field",
+        ),
+        ({"path": ""}, "path is required without iceberg.catalog"),
+        ({"iceberg.namespace": "raw"}, "requires iceberg.catalog"),
+        ({"iceberg.catalog": "lake", "path": ""}, "the format is ParquetFormat"),
+        ({"iceberg.catalog": "lake", "format.class": "IcebergFormat"}, "remove path"),
         ({"option.path": "/y"}, "Unknown configuration option.path"),
         ({"flush.sise": "1"}, "did you mean flush.size"),
     ],
