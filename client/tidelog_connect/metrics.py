@@ -96,6 +96,13 @@ WRITE_TIME: Final = Metric(
     buckets=_SECONDS,
     kafka=(f"{_TASK} offset-commit-avg-time-ms", f"{_TASK} offset-commit-max-time-ms"),
 )
+WRITTEN: Final = Metric(
+    "tidelog_connect_source_written_records_total",
+    Kind.COUNTER,
+    "Records that a source has written to topics, behind its transforms, in batches that are committed.",
+    labels=_CONNECTOR,
+    kafka=(f"{_SOURCE} source-record-write-total", f"{_SOURCE} source-record-write-rate"),
+)
 PUT_TIME: Final = Metric(
     "tidelog_connect_sink_put_duration_seconds",
     Kind.HISTOGRAM,
@@ -156,7 +163,7 @@ REQUESTS: Final = Metric(
 )
 DECLARED: Final = (
     ("Worker", (LEADS, EPOCH, LEADS_TAKEN, CONNECTORS, TASKS, STARTUPS, FAILURES)),
-    ("Sources and sinks", (POLL_TIME, WRITE_TIME, PUT_TIME)),
+    ("Sources and sinks", (POLL_TIME, WRITE_TIME, WRITTEN, PUT_TIME)),
     ("Errors", (FAILED_RECORDS, SKIPPED, DEAD_LETTERS, LOGGED, RETRIES, LAST_ERROR)),
     ("REST API", (REQUESTS, *certificates.METRICS)),
 )
@@ -171,6 +178,7 @@ class ConnectorCounts:
     poll: Histogram = field(default_factory=POLL_TIME.histogram)
     write: Histogram = field(default_factory=WRITE_TIME.histogram)
     put: Histogram = field(default_factory=PUT_TIME.histogram)
+    written_records: int = 0
     failures: int = 0
     failed_records: int = 0
     skipped: int = 0
@@ -240,6 +248,8 @@ class ConnectCounts:
         for metric, histogram in ((POLL_TIME, "poll"), (WRITE_TIME, "write"), (PUT_TIME, "put")):
             snapshots = {labels: getattr(each, histogram).snapshot() for labels, each in counts.items()}
             yield metric.of({labels: each for labels, each in snapshots.items() if any(each.counts)})
+        sources = {labels: each for labels, each in counts.items() if any(each.write.snapshot().counts)}
+        yield WRITTEN.of({labels: each.written_records for labels, each in sources.items()})
         yield FAILURES.of({labels: each.failures for labels, each in counts.items()})
         yield FAILED_RECORDS.of({labels: each.failed_records for labels, each in counts.items()})
         yield SKIPPED.of({labels: each.skipped for labels, each in counts.items()})

@@ -21,6 +21,7 @@ from tidelog_connect.connectors.shared_settings import PARTITIONS, REPLICATION_F
 from tidelog_connect.errors import ErrorSettings
 from tidelog_connect.pipeline import source_records
 from tidelog_connect.server.failed_records import FailedRecords
+from tidelog_connect.server.record_count import RecordCount
 from tidelog_connect.server.retries import with_retries
 from tidelog_connect.server.settings import WorkerSettings
 from tidelog_connect.server.spark_queries import RunContext
@@ -123,7 +124,9 @@ class SourceRun:
             topics = self._topics(good) if found.is_routed else batch.topics
             self._create_topics(topics)
             rows = good.withColumn("timestamp", sql.timestamp_millis("timestamp")).select(*names)
-            self._write(self._with_offsets(rows, batch), number)
+            count = RecordCount()
+            self._write(self._with_offsets(count.of(rows), batch), number)
+        self._context.counts.written_records += count.wait()
         self._context.counts.write.observe(time.monotonic_ns() - began_ns)
         return topics
 
