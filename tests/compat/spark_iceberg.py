@@ -16,12 +16,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelog import Producer
+from tidelog.testing import FakeCluster
 from tidelog_connect.configuration import ConfigException
 from tidelog_connect.connectors.connector import Batch
 from tidelog_connect.connectors.files import iceberg_table
 from tidelog_connect.connectors.files.iceberg_table import IcebergTable
 from tidelog_connect.connectors.files.sink import FilesSinkConnector
 from tidelog_connect.connectors.registry import Registry
+from tidelog_connect.standalone.document import parse_document
+from tidelog_connect.standalone.plan import pipeline_settings, plan_pipeline
+from tidelog_connect.standalone.process import PipelineProcess
 
 QUERY = "0a1b2c3d-query"
 PLAIN = (
@@ -79,6 +84,46 @@ def in_commit(act: Callable[[], object]) -> None:
     iceberg_table._Fence.validate = first  # type: ignore[method-assign]
 
 
+def through_a_topic(tables: Tables) -> list[str]:
+    """Write records of a topic by a sink's query, whose batches are calls of Python by Java, and read them."""
+    with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        schema = {"type": "struct", "fields": [{"field": "id", "type": "int64"}]}
+        document = parse_document(
+            json.dumps(
+                {
+                    "name": "p",
+                    "settings": {
+                        "bootstrap.servers": cluster.bootstrap_servers,
+                        "checkpoint.location": f"{tables.folder}/checkpoints",
+                    },
+                    "connectors": {
+                        "out": {
+                            "connector.class": "FilesSink",
+                            "format.class": "IcebergFormat",
+                            "path": f"{tables.folder}/piped",
+                            "topics": "t",
+                            "value.converter": "JsonConverter",
+                            "value.converter.schemas.enable": "false",
+                            "value.converter.schema.content": json.dumps(schema),
+                        }
+                    },
+                }
+            )
+        )
+        chosen = pipeline_settings(document, {})
+        registry = Registry.installed("1", chosen.converters)
+        for start in (0, 3):
+            for number in range(start, start + 3):
+                producer.produce("t", json.dumps({"id": number}).encode())
+            producer.flush()
+            plan = plan_pipeline(document, chosen, registry)
+            assert PipelineProcess(plan, registry, lambda: tables.spark, print, once=True).run()
+        producer.close()
+    return tables.read("piped/t")
+
+
 def write(tables: Tables) -> dict[str, Any]:
     """Write tables, and return what they have."""
     found: dict[str, Any] = {}
@@ -117,6 +162,7 @@ def write(tables: Tables) -> dict[str, Any]:
     lists = "named_struct('tags', array('x', NULL), 'id', id, 'named', map('k', named_struct('y', id)))"
     for number in (0, 1):
         tables.sink("lists").put(tables.rows(number, lists, 1), Batch(QUERY, number))
+    found["piped"] = through_a_topic(tables)
     killed = tables.sink("killed")
     killed.put(tables.rows(0), Batch(QUERY, 0))
     return found

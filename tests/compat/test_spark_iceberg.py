@@ -72,6 +72,10 @@ def test_rows_are_divided_by_fields_and_days_and_in_a_catalog(written: dict[str,
     assert written["catalog"] == 4
 
 
+def test_query_of_a_sink_writes_the_records_of_a_topic_over_two_runs(written: dict[str, Any]) -> None:
+    assert written["piped"] == [str(id) for id in range(6)]
+
+
 def test_batch_of_a_killed_process_is_in_the_table_once(folder: Path, written: dict[str, Any]) -> None:
     for step in ("killed-before", "killed-after"):
         assert run(folder, step).returncode == -signal.SIGKILL

@@ -48,6 +48,20 @@ def test_counts_of_a_deleted_connector_end() -> None:
     assert values(memory)[metrics.FAILURES] == {}
 
 
+def test_records_are_those_of_sources_that_have_written() -> None:
+    memory, counts = WorkerInMemory(), ConnectCounts()
+    memory.worker.lead(1)
+    for name in ("a", "b"):
+        memory.worker.change(lambda herder, name=name: herder.create(name, SOURCE))
+    memory.settle()
+    counts.of("b")
+    counts.of("a").write.observe(1)
+    counts.of("a").written_records += 3
+    families = counts.families(memory.worker.state, leads=True)
+    [written] = [each for each in families if each.metric is metrics.WRITTEN]
+    assert written.values == {("a",): 3}
+
+
 def test_requests_with_unknown_methods_share_a_series() -> None:
     memory, counts = WorkerInMemory(), ConnectCounts()
     for method in ("GET", "BREW", "TEA"):
