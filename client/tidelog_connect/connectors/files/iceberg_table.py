@@ -40,17 +40,18 @@ class IcebergCatalog:
     """The tables of a catalog, which ``spark.sql.catalog.NAME.*`` describes, or of a folder if the name is empty."""
 
     def __init__(self, spark: SparkSession, folder: str, name: str, namespace: str) -> None:
-        self._jvm: Any = spark.sparkContext._jvm
-        self._gateway: Any = spark.sparkContext._gateway
-        ensure_callback_server_started(self._gateway)
+        context: Any = spark.sparkContext
+        self._jvm: Any = context._jvm
+        self._gateway: Any = context._gateway
+        ensure_callback_server_started(self._gateway)  # type: ignore[no-untyped-call]
         self._levels = [each for each in namespace.split(".") if each]
         prefix = f"{_CATALOG}{name}."
-        settings = dict(spark.sparkContext.getConf().getAll())
+        settings = dict(context.getConf().getAll())
         found = {key.removeprefix(prefix): text for key, text in settings.items() if name and key.startswith(prefix)}
         properties = found if name else {"type": "hadoop", "warehouse": folder}
         if not properties:
             raise ConfigException(f"The worker has no settings {prefix}*, which describe the catalog {name}")
-        hadoop = self._jvm.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())
+        hadoop = self._jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
         for key, text in properties.items():
             if key.startswith("hadoop."):
                 hadoop.set(key.removeprefix("hadoop."), text)
