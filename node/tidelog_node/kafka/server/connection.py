@@ -62,6 +62,19 @@ class Served:
     failures: LogLimit
     """Log lines of internal errors, which clients must not be able to suppress."""
     times: RequestTimes
+    short_way: Callable[..., ShortWay] | None = None
+    """Makes the short way of a connection from it and its parts; None without one."""
+
+
+class ShortWay(Protocol):
+    """The way of the most frequent requests in few steps, with the outcome of all others."""
+
+    def serve(self, received: int, received_ns: int) -> bool:
+        """Serve the ``received`` bytes in the buffer, or return False, having changed nothing.
+
+        Raises:
+            CloseConnection: The connection is closed without an answer.
+        """
 
 
 class Reauthentication(Protocol):
@@ -102,11 +115,10 @@ class _Begun(TimedExchange):
         *,
         overlaps: bool,
         has_tags: bool,
-        memory: Reservation | None,
         callers: _Callers,
     ) -> None:
         super().__init__(correlation_id, times, received_ns, overlaps=overlaps, has_tags=has_tags)
-        self.memory = memory
+        self.memory: Reservation | None = None
         self._callers = callers
         self.usage: RequestUsage | None = None
         self.work: asyncio.Future[Body | None] | Pending[Body | None] | None = None
@@ -172,6 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         self._muted_until_ms = 0
         self._received_ns = 0
         """The time at which bytes last arrived, on the clock of the request times."""
+        self._short_way: ShortWay | None = None
         self._unsent: list[_Begun] = []
         """The exchanges whose responses the kernel has not taken."""
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
@@ -197,6 +210,11 @@ class Connection(asyncio.BufferedProtocol):
         opened_us = time.monotonic_ns() // 1_000
         port = peer[1] if peer else 0
         self._callers = _Callers(self.listener, self.host, opened_us, self._principal, port)
+        served = self._served
+        if served.short_way is not None:
+            self._short_way = served.short_way(
+                self, served, self._transport, self._outbox, self._callers, self._session
+            )
         if not peer or not self._owner.admit(self):
             self.abort()
 
@@ -210,8 +228,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._timeouts.has_received(self._loop.time())
         self._received_ns = perf_counter_ns()
-        self._frames.received(nbytes)
-        self._pump()
+        if self._short_way is None or not self._serve_short(self._short_way, nbytes):
+            self._frames.received(nbytes)
+            self._pump()
 
     def pause_writing(self) -> None:
         """Record that responses wait for the client."""
@@ -273,6 +292,53 @@ class Connection(asyncio.BufferedProtocol):
             size = announced.size if announced else 0
             reason = self._timeouts.check_frame(size, self._frames.partial_bytes, now, is_wanted=is_wanted)
         return reason
+
+    def hold_produce(self, correlation_id: int, size: int, begun_ns: int, *, has_tags: bool) -> _Begun:
+        """Begin the exchange of a Produce request of ``size`` bytes that the short way has appended."""
+        exchange = self._new_exchange(ApiKey.PRODUCE, correlation_id, overlaps=True, has_tags=has_tags)
+        exchange.memory = self._served.requests.reserve(ApiKey.PRODUCE, size)
+        exchange.begun_ns = begun_ns
+        self._pipeline.begin(exchange)
+        return exchange
+
+    def answer_held(self, exchange: _Begun, answer: Callable[[], Body | Awaitable[Body | None] | None]) -> None:
+        """Send the answer to a held request, or wait for it."""
+        token = begin_request(exchange)
+        try:
+            self._take_answer(exchange, answer())
+        finally:
+            end_request(token)
+        self._flush()
+
+    def note_produced(self, correlation_id: int, size: int, begun_ns: int, answered_ns: int, now_ns: int) -> None:
+        """Count a request that the short way has answered at once, slowly or to a client that takes no more for now."""
+        exchange = self._new_exchange(ApiKey.PRODUCE, correlation_id, overlaps=True, has_tags=False)
+        exchange.begun_ns, exchange.local_ns, exchange.answered_ns = begun_ns, answered_ns - begun_ns, answered_ns
+        if self._outbox.is_paused:
+            self._outbox.note_unsent(size)
+            self._unsent.append(exchange)
+        else:
+            exchange.end(now_ns)
+
+    def _serve_short(self, short_way: ShortWay, nbytes: int) -> bool:
+        """Let the short way serve the received bytes, if no others come before them and nothing is in progress."""
+        if (
+            self._pipeline.is_busy
+            or self._is_blocked
+            or self._is_draining
+            or self._outbox.is_paused
+            or self._mute is not None
+            or self._memory is not None
+            or not self._frames.is_empty
+        ):
+            return False
+        try:
+            return short_way.serve(nbytes, self._received_ns)
+        except CloseConnection as error:
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001  # logged; one connection ends, not the node
+            self._fail_unexpectedly(error)
+        return True
 
     def _pump(self) -> None:
         """Begin the possible requests, send the available answers, and pause or resume reading."""
@@ -343,16 +409,8 @@ class Connection(asyncio.BufferedProtocol):
             )
         is_flexible = is_served and version >= api.flexible
         has_tags = response_has_tags(header.api_key, is_flexible=is_flexible)
-        exchange = _Begun(
-            correlation_id,
-            self._served.times.of[header.api_key],
-            self._received_ns,
-            overlaps=api.overlaps,
-            has_tags=has_tags,
-            memory=self._memory,
-            callers=self._callers,
-        )
-        self._memory = None
+        exchange = self._new_exchange(header.api_key, correlation_id, overlaps=api.overlaps, has_tags=has_tags)
+        exchange.memory, self._memory = self._memory, None
         self._pipeline.begin(exchange)
         if not is_served:
             self._answer(exchange, unsupported_version())
@@ -362,6 +420,12 @@ class Connection(asyncio.BufferedProtocol):
             self._work(api, exchange, header, frame, is_flexible=is_flexible)
         finally:
             end_request(token)
+
+    def _new_exchange(self, api_key: int, correlation_id: int, *, overlaps: bool, has_tags: bool) -> _Begun:
+        times = self._served.times.of[api_key]
+        return _Begun(
+            correlation_id, times, self._received_ns, overlaps=overlaps, has_tags=has_tags, callers=self._callers
+        )
 
     def _work(self, api: Api, exchange: _Begun, header: RequestHeader, frame: bytearray, *, is_flexible: bool) -> None:
         """Begin the work on a request. Its lines in the log, and those of its task, have its id."""
@@ -375,6 +439,9 @@ class Connection(asyncio.BufferedProtocol):
                 reader.skip_tagged_fields()
             caller = self._callers.caller_of(header, has_token=session is not None and session.has_token)
             answer = self._call(api, exchange, Request(caller, exchange.correlation_id, reader))
+        self._take_answer(exchange, answer)
+
+    def _take_answer(self, exchange: _Begun, answer: Body | Awaitable[Body | None] | None) -> None:
         exchange.local_ns = perf_counter_ns() - exchange.begun_ns
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
@@ -521,13 +588,13 @@ class _Callers:
 
     __slots__ = (
         "_client",
-        "_client_id",
         "_has_token",
         "_listener",
-        "_of_versions",
         "_opened_us",
         "_principal",
         "_software",
+        "known_client_id",
+        "of_versions",
     )
 
     def __init__(self, listener: str, host: str, opened_us: int, principal: Principal, port: int = 0) -> None:
@@ -536,9 +603,11 @@ class _Callers:
         self._opened_us = opened_us
         self._principal = principal
         self._has_token = False
-        self._client_id: bytes | None = None
+        self.known_client_id: bytes | None = None
+        """The client id of the last request, as it was sent."""
         self._client = ClientIdentity("", "/" + host)
-        self._of_versions: dict[int, Caller] = {}
+        self.of_versions: dict[int, Caller] = {}
+        """The callers of requests with this client id, by version."""
 
     @property
     def origin(self) -> str:
@@ -558,12 +627,12 @@ class _Callers:
         Raises:
             MalformedMessageError: The client id is not UTF-8.
         """
-        if header.client_id != self._client_id:
+        if header.client_id != self.known_client_id:
             self._take_client_id(header.client_id)
         if has_token != self._has_token:
             self._has_token = has_token
-            self._of_versions.clear()
-        caller = self._of_versions.get(header.version)
+            self.of_versions.clear()
+        caller = self.of_versions.get(header.version)
         if caller is None:
             caller = Caller(
                 self._listener,
@@ -574,7 +643,7 @@ class _Callers:
                 has_token=self._has_token,
                 software=self._software,
             )
-            self._of_versions[header.version] = caller
+            self.of_versions[header.version] = caller
         return caller
 
     def _take_client_id(self, client_id: bytes | None) -> None:
@@ -583,5 +652,5 @@ class _Callers:
         except UnicodeDecodeError as error:
             raise MalformedMessageError(f"the client id is not UTF-8: {error}") from error
         self._client = ClientIdentity(text, self._client.host)
-        self._client_id = client_id
-        self._of_versions.clear()
+        self.known_client_id = client_id
+        self.of_versions.clear()
