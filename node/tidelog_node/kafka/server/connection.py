@@ -24,13 +24,13 @@ from tidelog_node.kafka.protocol.frames import FrameReceiver
 from tidelog_node.kafka.protocol.headers import RequestHeader, read_request_header, response_has_tags
 from tidelog_node.kafka.protocol.pipeline import Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
-from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request, is_of_nodes
+from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request, is_of_nodes
+from tidelog_node.kafka.server.begun_request import BegunRequest
+from tidelog_node.kafka.server.callers import Callers
 from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits, RequestBudgets, Reservation
 from tidelog_node.kafka.server.outbox import Outbox
-from tidelog_node.kafka.server.request_times import ApiTimes, RequestTimes, TimedExchange
+from tidelog_node.kafka.server.request_times import RequestTimes
 from tidelog_node.quotas.usage import RequestUsage
-from tidelog_node.shards.events import ClientIdentity
-from tidelog_node.telemetry.client_telemetry import ClientSoftware
 
 _BURST: Final = 32
 """The maximum number of requests of one connection that begin before other tasks run."""
@@ -99,48 +99,6 @@ class Reauthentication(Protocol):
         """
 
 
-class _Begun(TimedExchange):
-    """An exchange with its resources: the memory of its request, its usage of quotas, and its task or future.
-
-    It is the request's name in the log.
-    """
-
-    __slots__ = ("_callers", "memory", "usage", "work")
-
-    def __init__(
-        self,
-        correlation_id: int,
-        times: ApiTimes,
-        received_ns: int,
-        *,
-        overlaps: bool,
-        has_tags: bool,
-        callers: _Callers,
-    ) -> None:
-        super().__init__(correlation_id, times, received_ns, overlaps=overlaps, has_tags=has_tags)
-        self.memory: Reservation | None = None
-        self._callers = callers
-        self.usage: RequestUsage | None = None
-        self.work: asyncio.Future[Body | None] | Pending[Body | None] | None = None
-
-    def release(self) -> None:
-        if self.memory is not None:
-            self.memory.release()
-            self.memory = None
-
-    def origin(self) -> str:
-        """Return the address of the client and the listener."""
-        return self._callers.origin
-
-    def request_id(self) -> str:
-        """Return the client id and the correlation id."""
-        return f"{self._callers.client_id}/{self.correlation_id}"
-
-    def throttle_ns(self) -> int:
-        """Return the time for which quotas delay the client after the response."""
-        return 0 if self.usage is None else self.usage.delay_ms * 1_000_000
-
-
 class Connection(asyncio.BufferedProtocol):
     """A connection that the listener has accepted.
 
@@ -185,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         self._received_ns = 0
         """The time at which bytes last arrived, on the clock of the request times."""
         self._short_way: ShortWay | None = None
-        self._unsent: list[_Begun] = []
+        self._unsent: list[BegunRequest] = []
         """The exchanges whose responses the kernel has not taken."""
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
 
@@ -209,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
         self.file = transport.get_extra_info("socket").fileno()
         opened_us = time.monotonic_ns() // 1_000
         port = peer[1] if peer else 0
-        self._callers = _Callers(self.listener, self.host, opened_us, self._principal, port)
+        self._callers = Callers(self.listener, self.host, opened_us, self._principal, port)
         served = self._served
         if served.short_way is not None:
             self._short_way = served.short_way(
@@ -248,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         """Release all resources and cancel all work."""
         self._is_closed = True
         for exchange in self._pipeline.clear():
-            assert isinstance(exchange, _Begun)
+            assert isinstance(exchange, BegunRequest)
             if exchange.is_answered:
                 self._outbox.discard(exchange.size)
             elif exchange.work is None:
@@ -293,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
             reason = self._timeouts.check_frame(size, self._frames.partial_bytes, now, is_wanted=is_wanted)
         return reason
 
-    def hold_produce(self, correlation_id: int, size: int, begun_ns: int, *, has_tags: bool) -> _Begun:
+    def hold_produce(self, correlation_id: int, size: int, begun_ns: int, *, has_tags: bool) -> BegunRequest:
         """Begin the exchange of a Produce request of ``size`` bytes that the short way has appended."""
         exchange = self._new_exchange(ApiKey.PRODUCE, correlation_id, overlaps=True, has_tags=has_tags)
         exchange.memory = self._served.requests.reserve(ApiKey.PRODUCE, size)
@@ -301,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pipeline.begin(exchange)
         return exchange
 
-    def answer_held(self, exchange: _Begun, answer: Callable[[], Body | Awaitable[Body | None] | None]) -> None:
+    def answer_held(self, exchange: BegunRequest, answer: Callable[[], Body | Awaitable[Body | None] | None]) -> None:
         """Send the answer to a held request, or wait for it."""
         token = begin_request(exchange)
         try:
@@ -421,13 +379,15 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             end_request(token)
 
-    def _new_exchange(self, api_key: int, correlation_id: int, *, overlaps: bool, has_tags: bool) -> _Begun:
+    def _new_exchange(self, api_key: int, correlation_id: int, *, overlaps: bool, has_tags: bool) -> BegunRequest:
         times = self._served.times.of[api_key]
-        return _Begun(
+        return BegunRequest(
             correlation_id, times, self._received_ns, overlaps=overlaps, has_tags=has_tags, callers=self._callers
         )
 
-    def _work(self, api: Api, exchange: _Begun, header: RequestHeader, frame: bytearray, *, is_flexible: bool) -> None:
+    def _work(
+        self, api: Api, exchange: BegunRequest, header: RequestHeader, frame: bytearray, *, is_flexible: bool
+    ) -> None:
         """Begin the work on a request. Its lines in the log, and those of its task, have its id."""
         session = self._session
         answer: Body | Awaitable[Body | None] | None
@@ -441,7 +401,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = self._call(api, exchange, Request(caller, exchange.correlation_id, reader))
         self._take_answer(exchange, answer)
 
-    def _take_answer(self, exchange: _Begun, answer: Body | Awaitable[Body | None] | None) -> None:
+    def _take_answer(self, exchange: BegunRequest, answer: Body | Awaitable[Body | None] | None) -> None:
         exchange.local_ns = perf_counter_ns() - exchange.begun_ns
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
@@ -452,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
             assert isinstance(answer, Awaitable), type(answer)
             self._await(exchange, answer)
 
-    def _call(self, api: Api, exchange: _Begun, request: Request) -> Body | Awaitable[Body | None] | None:
+    def _call(self, api: Api, exchange: BegunRequest, request: Request) -> Body | Awaitable[Body | None] | None:
         """Call the API, and count what the request uses if any client has a quota."""
         quotas, caller = self._served.node.context.quotas, request.caller
         if not quotas.is_enabled or is_of_nodes(self._served.node, api.key, caller):
@@ -464,7 +424,7 @@ class Connection(asyncio.BufferedProtocol):
         self._delay(usage)
         return answer
 
-    def _await(self, exchange: _Begun, answer: Awaitable[Body | None]) -> None:
+    def _await(self, exchange: BegunRequest, answer: Awaitable[Body | None]) -> None:
         if inspect.iscoroutine(answer):
             if exchange.usage is not None:
                 answer = MeasuredSteps(answer, exchange.usage)
@@ -475,7 +435,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange.work = work
         work.add_done_callback(partial(self._answered, exchange))
 
-    def _settled(self, exchange: _Begun, work: Pending[Body | None]) -> None:
+    def _settled(self, exchange: BegunRequest, work: Pending[Body | None]) -> None:
         self._take_outcome(exchange, work, work.error, is_cancelled=work.is_cancelled)
         if len(self._pipeline) > 1 or self._is_blocked or self._is_draining:
             self._schedule()
@@ -483,14 +443,14 @@ class Connection(asyncio.BufferedProtocol):
             # No response to join it with and no request can begin now, so the answer is sent in the same step.
             self._flush()
 
-    def _answered(self, exchange: _Begun, work: asyncio.Future[Body | None]) -> None:
+    def _answered(self, exchange: BegunRequest, work: asyncio.Future[Body | None]) -> None:
         is_cancelled = work.cancelled()
         self._take_outcome(exchange, work, None if is_cancelled else work.exception(), is_cancelled=is_cancelled)
         self._schedule()
 
     def _take_outcome(
         self,
-        exchange: _Begun,
+        exchange: BegunRequest,
         work: asyncio.Future[Body | None] | Pending[Body | None],
         error: BaseException | None,
         *,
@@ -518,7 +478,7 @@ class Connection(asyncio.BufferedProtocol):
         self._mute = None
         self._schedule()
 
-    def _answer(self, exchange: _Begun, body: Body | None) -> None:
+    def _answer(self, exchange: BegunRequest, body: Body | None) -> None:
         exchange.release()
         if exchange.usage is not None:
             exchange.usage.end()
@@ -547,7 +507,7 @@ class Connection(asyncio.BufferedProtocol):
             answered = self._pipeline.take_answered()
             if answered:
                 self._timeouts.has_answered(self._loop.time())
-                self._unsent += cast(list[_Begun], answered)
+                self._unsent += cast(list[BegunRequest], answered)
                 self._outbox.send(answered)
                 if self._unsent and not self._outbox.is_paused:
                     self._count_sent()
@@ -577,80 +537,3 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_closed:
             self._flush()
             self.abort()
-
-
-class _Callers:
-    """The callers of a connection by version, since nearly all requests have the same client id.
-
-    ``host`` is the client's address, shown in Kafka's form: /1.2.3.4. ``opened_us`` is the time at which the connection
-    was opened, on the monotonic clock.
-    """
-
-    __slots__ = (
-        "_client",
-        "_has_token",
-        "_listener",
-        "_opened_us",
-        "_principal",
-        "_software",
-        "known_client_id",
-        "of_versions",
-    )
-
-    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal, port: int = 0) -> None:
-        self._listener = listener
-        self._software = ClientSoftware(port=port)
-        self._opened_us = opened_us
-        self._principal = principal
-        self._has_token = False
-        self.known_client_id: bytes | None = None
-        """The client id of the last request, as it was sent."""
-        self._client = ClientIdentity("", "/" + host)
-        self.of_versions: dict[int, Caller] = {}
-        """The callers of requests with this client id, by version."""
-
-    @property
-    def origin(self) -> str:
-        """The client's address and the listener."""
-        return f"{self._client.host.removeprefix('/')} at {self._listener}"
-
-    @property
-    def client_id(self) -> str:
-        """The client id of the last request."""
-        return self._client.client_id
-
-    def caller_of(self, header: RequestHeader, *, has_token: bool) -> Caller:
-        """Return the caller of a request of a supported version. A client without an id has an empty one.
-
-        ``has_token`` is true if the client's last login was with a delegation token.
-
-        Raises:
-            MalformedMessageError: The client id is not UTF-8.
-        """
-        if header.client_id != self.known_client_id:
-            self._take_client_id(header.client_id)
-        if has_token != self._has_token:
-            self._has_token = has_token
-            self.of_versions.clear()
-        caller = self.of_versions.get(header.version)
-        if caller is None:
-            caller = Caller(
-                self._listener,
-                self._client,
-                header.version,
-                self._principal,
-                self._opened_us,
-                has_token=self._has_token,
-                software=self._software,
-            )
-            self.of_versions[header.version] = caller
-        return caller
-
-    def _take_client_id(self, client_id: bytes | None) -> None:
-        try:
-            text = (client_id or b"").decode()
-        except UnicodeDecodeError as error:
-            raise MalformedMessageError(f"the client id is not UTF-8: {error}") from error
-        self._client = ClientIdentity(text, self._client.host)
-        self.known_client_id = client_id
-        self.of_versions.clear()
