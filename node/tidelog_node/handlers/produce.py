@@ -238,16 +238,13 @@ class PendingProduce:
                     self._take_error(outcome, name, error)
                 yield
 
-    def take_single(self, partition: Partition, info: AppendInfo | None, error: Exception | None) -> None:
-        """Take the outcome of the only batch of a request: it waits for replicas, or has an error."""
+    def refuse_single(self, partition: Partition, info: AppendInfo | None, error: Exception) -> None:
+        """Take the error of the only batch of a request, and its offsets if it was appended."""
         outcome = PartitionOutcome(partition.index)
         self.outcomes.append(TopicOutcome(partition.topic, [outcome]))
         if info is not None:
             self._note(outcome, partition, info)
-        if error is not None:
-            self._take_error(outcome, partition.topic, error)
-        elif info is not None:
-            self._waiting.append(_Waiting(outcome, partition, info.last_offset + 1))
+        self._take_error(outcome, partition.topic, error)
 
     def append_single(self, partition: Partition, batch: memoryview, *, needs_all_replicas: bool) -> PartitionOutcome:
         """Append the only batch of a request, which nothing delays, and return its outcome."""
@@ -383,14 +380,11 @@ def partition_of_single(context: NodeContext, topic: str, index: int) -> Partiti
 
 
 def single_outcome(
-    context: NodeContext, partition: Partition, info: AppendInfo | None, error: Exception | None, timeout_ms: int
+    context: NodeContext, partition: Partition, info: AppendInfo | None, error: Exception
 ) -> PendingProduce:
-    """Return the pending request of one batch that was appended and waits for replicas, or that has an error.
-
-    With an error, ``info`` is None if nothing was appended.
-    """
-    pending = PendingProduce(context, timeout_ms)
-    pending.take_single(partition, info, error)
+    """Return the complete request of one batch that has an error; ``info`` is None if nothing was appended."""
+    pending = PendingProduce(context, 0)
+    pending.refuse_single(partition, info, error)
     return pending
 
 

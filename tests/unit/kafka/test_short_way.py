@@ -19,6 +19,7 @@ from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.logs.request_id import current_request_id
 from tidelog_foundation.logs.slow_requests import SlowRequests
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.registry import all_apis
@@ -31,6 +32,8 @@ from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
 from tidelog_node.kafka.server.request_times import RequestTimes
 from tidelog_node.kafka.server.short_way import short_way_of
 from tidelog_node.partitions import Partition
+from tidelog_node.replication.events import FollowerFetched
+from tidelog_quorum.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 
 TOTAL = -1
 MAX_REQUEST_BYTES = 80_000
@@ -127,6 +130,7 @@ BATCHES = st.one_of(
     st.builds(with_byte, st.just(batch()), st.integers(0, len(batch()) - 1), st.integers(0, 255)),
     st.sampled_from((b"", batch()[:40], batch(MAX_BYTES), batch(MAX_REQUEST_BYTES))),
 )
+FETCH, ELECT = "a follower fetches", "another node leads"
 REQUESTS = st.fixed_dictionaries(
     {
         "version": st.one_of(st.just(NEWEST), st.integers(wire.FIRST_SERVED - 1, NEWEST + 1)),
@@ -150,6 +154,8 @@ PLAIN = {
     "change": None,
     "api": 0,
 }
+
+WAITING = PLAIN | {"topic": "w"}
 
 
 def frame(request, correlation_id: int) -> bytes:
@@ -230,15 +236,28 @@ class Run:
         )
 
 
+async def happen(cluster, event: str) -> None:
+    partition = cluster.nodes[1].registry.get("w", 0)
+    if event == ELECT:
+        await cluster.controller.change(PartitionChangeRecord(IDS["w"], 0, leader=2))
+    elif partition.state.leader is not None:
+        end = partition.log.log_end_offset
+        partition.step(FollowerFetched(2, 0, end, 0))
+
+
 async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **settings):
     async with asyncio.TaskGroup() as tasks:
         cluster = InProcessCluster(folder, tasks, TopicConfig(), 30_000)
         await cluster.start(1)
+        await cluster.controller.change(RegisterBrokerRecord(2, b"i" * 16, 0, Endpoint("node", 2), fenced=False))
         await cluster.create_topic(replicas=(1,), partitions=2)
         await cluster.create_topic("w", replicas=(1, 2), topic_id=IDS["w"])
         session = None if session_requests is None else Session(session_requests)
         run = Run(cluster, is_short=is_short, session=session, **settings)
         for number, (request, cut) in enumerate(zip(requests, cuts, strict=False)):
+            if isinstance(request, str):
+                await happen(cluster, request)
+                continue
             data = frame(request, number)
             run.receive(data[:cut])
             run.receive(data[cut:])
@@ -257,7 +276,7 @@ async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **
 
 @settings(max_examples=80, deadline=None)
 @given(
-    requests=st.lists(REQUESTS, min_size=1, max_size=12),
+    requests=st.lists(st.one_of(REQUESTS, st.sampled_from((FETCH, FETCH, ELECT))), min_size=1, max_size=12),
     cuts=st.lists(st.one_of(st.just(WHOLE + 1), st.just(WHOLE), st.integers(0, 200)), min_size=12, max_size=12),
     fills=st.booleans(),
     guard=st.sampled_from((None, None, Guard())),
@@ -265,25 +284,12 @@ async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **
     limit=st.sampled_from((1 << 30, 5_000)),
 )
 @example(requests=[PLAIN] * 12, cuts=[WHOLE] * 12, **QUIET)
-@example(
-    requests=[PLAIN | {"acks": 1}] * 12, cuts=[WHOLE] * 12, fills=True, guard=None, session_requests=None, limit=1 << 30
-)
-@example(
-    requests=[PLAIN | {"topic": "w"}] * 4,
-    cuts=[WHOLE] * 12,
-    fills=False,
-    guard=None,
-    session_requests=None,
-    limit=1 << 30,
-)
-@example(
-    requests=[PLAIN, PLAIN | {"acks": 0}, PLAIN | {"acks": 0, "batches": [(9, batch())]}],
-    cuts=[WHOLE] * 12,
-    fills=False,
-    guard=None,
-    session_requests=None,
-    limit=1 << 30,
-)
+@example(requests=[PLAIN | {"acks": 1}] * 12, cuts=[WHOLE] * 12, **QUIET | {"fills": True})
+@example(requests=[PLAIN, PLAIN | {"acks": 0}, PLAIN | {"acks": 0, "batches": [(0, b"")]}], cuts=[WHOLE] * 12, **QUIET)
+@example(requests=[WAITING] * 4, cuts=[WHOLE] * 12, **QUIET)
+@example(requests=[PLAIN, WAITING, FETCH, WAITING, FETCH, WAITING, WAITING, FETCH], cuts=[WHOLE] * 12, **QUIET)
+@example(requests=[PLAIN, WAITING, FETCH], cuts=[WHOLE] * 12, **QUIET | {"fills": True})
+@example(requests=[PLAIN, WAITING, ELECT, WAITING], cuts=[WHOLE] * 12, **QUIET)
 def test_short_way_equals_the_general_way(
     requests, cuts, fills, guard, session_requests, limit, tmp_path_factory
 ) -> None:

@@ -70,6 +70,14 @@ class Pipeline:
         exchange.is_answered = True
         self._under_way -= 1
 
+    def remove_only(self, exchange: Exchange) -> bool:
+        """Remove a request that is answered now, if no other has begun. Else return False."""
+        if len(self._exchanges) != 1 or self._exchanges[0] is not exchange:
+            return False
+        self._exchanges.clear()
+        self._under_way = 0
+        return True
+
     def take_answered(self) -> list[Exchange]:
         """Remove and return, in order, the exchanges whose responses can be sent."""
         exchanges = self._exchanges

@@ -8,9 +8,9 @@ same. So do all requests where this module is missing.
 Safety: each byte is read below the end of the request, with which its position was compared before.
 """
 
-from functools import partial
 from time import perf_counter_ns
 
+cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -226,13 +226,23 @@ cdef bytes _response(Single* single, int64_t base_offset, int64_t time_ms, int64
     return PyBytes_FromStringAndSize(<char*>begin, target - begin)
 
 
-cdef class SingleRequests:
-    """The short way of one connection."""
+cdef inline Py_ssize_t _head_size(Single* single) noexcept:
+    """Return the size of a response's length and header."""
+    return LENGTH_BYTES + 4 + (single.version >= _FLEXIBLE)
 
-    cdef object _connection, _transport, _outbox, _callers, _session
+
+cdef class SingleRequests:
+    """The short way of one connection. At most one of its requests waits for replicas at a time."""
+
+    cdef object _connection, _transport, _outbox, _callers, _session, _loop
     cdef object _context, _guard, _requests, _times
     cdef bytearray _buffer
     cdef Py_ssize_t _max_bytes
+    cdef HeldProduce _held
+    cdef object _timer
+    # The time, in the loop's seconds, at which the timer fires. A request that is answered leaves it running, because
+    # the next one needs it again.
+    cdef double _fires_at
 
     def __init__(self, connection, served, transport, outbox, callers, session):
         self._connection = connection
@@ -246,6 +256,7 @@ cdef class SingleRequests:
         self._times = served.times.of[_PRODUCE]
         self._buffer = served.scratch
         self._max_bytes = served.limits.request_max_bytes
+        self._loop = connection.loop
 
     def serve(self, Py_ssize_t received, int64_t received_ns):
         """Serve the request in the connection's buffer, which has ``received`` bytes and no others before them.
@@ -278,6 +289,12 @@ cdef class SingleRequests:
         self._append(&single, caller, partition, received_ns)
         return True
 
+    def close(self):
+        """Stop the timer, when the connection is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     cdef bint _is_known_client(self, Single* single):
         client_id = self._callers.known_client_id
         if client_id is None:
@@ -299,6 +316,7 @@ cdef class SingleRequests:
             return None
 
     cdef int _append(self, Single* single, caller, partition, int64_t received_ns) except -1:
+        cdef HeldProduce held
         cdef int64_t begun_ns = perf_counter_ns()
         cdef bint waits = False
         info = error = None
@@ -313,28 +331,183 @@ cdef class SingleRequests:
         if not waits and error is None:
             self._answer(single, info, partition.log.log_start_offset, received_ns, begun_ns)
             return 0
-        place = PyBytes_FromStringAndSize(<char*>single.place, single.place_size)
-        batch = SingleBatch(single.acks, single.timeout_ms, place, single.index, memoryview(b""))
-        outcome = single_outcome(self._context, partition, info, error, single.timeout_ms)
-        has_tags = single.version >= _FLEXIBLE
-        exchange = self._connection.hold_produce(single.correlation_id, single.size, begun_ns, has_tags=has_tags)
-        self._connection.answer_held(exchange, partial(answer_single, self._context, caller, batch, outcome))
+        held = HeldProduce.__new__(HeldProduce)
+        held.begin(self, single, caller, partition, info, received_ns, begun_ns)
+        self._connection.hold(held)
+        if waits:
+            self._held = held
+            self._watch(held.deadline)
+            held.wait()
+        else:
+            held.answer_error(error)
         return 0
 
     cdef int _answer(self, Single* single, info, log_start_offset, int64_t received_ns, int64_t begun_ns) except -1:
-        """Send the answer, and count the request."""
-        cdef int64_t now_ns
+        """Send the answer to a request that need not wait, and count it."""
         cdef int64_t answered_ns = perf_counter_ns()
-        cdef Py_ssize_t size = 0
-        cdef bint has_tags = single.version >= _FLEXIBLE
-        times = self._times
+        cdef bytes response = None
         if single.acks:
             response = _response(single, info[0], info[3], log_start_offset)
-            size = PyBytes_GET_SIZE(response) - LENGTH_BYTES - 4 - has_tags
+        self._send(single, response, received_ns, begun_ns, answered_ns - begun_ns, answered_ns)
+        return 0
+
+    cdef int _send(
+        self, Single* single, bytes response, int64_t received_ns, int64_t begun_ns, int64_t local_ns, int64_t answered_ns
+    ) except -1:
+        cdef int64_t now_ns
+        cdef Py_ssize_t size = 0
+        times = self._times
+        if response is not None:
+            size = PyBytes_GET_SIZE(response) - _head_size(single)
             self._transport.write(response)
         now_ns = perf_counter_ns()
         if self._outbox.is_paused or now_ns - received_ns >= times.slow.threshold_ns:
-            self._connection.note_produced(single.correlation_id, size, begun_ns, answered_ns, now_ns)
+            self._connection.note_produced(
+                single.correlation_id, size, received_ns, begun_ns, local_ns, answered_ns, now_ns
+            )
         elif times.is_next_counted():
-            times.count(begun_ns - received_ns, answered_ns - begun_ns, 0, now_ns - answered_ns, now_ns - received_ns)
+            times.count(
+                begun_ns - received_ns,
+                local_ns,
+                max(0, answered_ns - begun_ns - local_ns),
+                now_ns - answered_ns,
+                now_ns - received_ns,
+            )
+        return 0
+
+    cdef int _watch(self, double deadline) except -1:
+        """Have the timer fire at the deadline or before."""
+        if self._timer is not None:
+            if self._fires_at <= deadline:
+                return 0
+            self._timer.cancel()
+        self._fires_at = deadline
+        self._timer = self._loop.call_at(deadline, self._time_out)
+
+    def _time_out(self):
+        cdef HeldProduce held = self._held
+        self._timer = None
+        if held is None:
+            return
+        if self._loop.time() < held.deadline:
+            self._watch(held.deadline)
+        else:
+            held.time_out()
+
+
+@cython.final
+cdef class HeldProduce:
+    """A request whose batch waits for replicas: the connection's exchange, see ``BegunRequest``, and its work."""
+
+    cdef readonly object correlation_id, overlaps, has_tags, usage, memory
+    cdef public object answer, is_answered, size, answered_ns, local_ns
+    cdef double deadline
+    cdef SingleRequests _way
+    cdef Single _single
+    cdef bytes _place
+    cdef object _caller, _partition, _info, _log_start_offset, _replicated
+    cdef int64_t _received_ns, _begun_ns
+    cdef bint _is_taken
+
+    cdef int begin(
+        self, SingleRequests way, Single* single, caller, partition, info, int64_t received_ns, int64_t begun_ns
+    ) except -1:
+        self._way = way
+        self._single = single[0]
+        # The buffer is another request's from now on.
+        self._place = PyBytes_FromStringAndSize(<char*>single.place, single.place_size)
+        self._single.place = <const uint8_t*>PyBytes_AS_STRING(self._place)
+        self._caller, self._partition, self._info = caller, partition, info
+        self._log_start_offset = partition.log.log_start_offset
+        self._received_ns, self._begun_ns = received_ns, begun_ns
+        self.correlation_id = single.correlation_id
+        self.overlaps = True
+        self.has_tags = single.version >= _FLEXIBLE
+        self.is_answered = False
+        self.size = 0
+        self.deadline = way._loop.time() + max(0, single.timeout_ms) / 1000.0
+        way._requests.take_to_produce(single.size)
+        self._is_taken = True
+        self.answered_ns = perf_counter_ns()
+        self.local_ns = self.answered_ns - begun_ns
+        return 0
+
+    cdef int wait(self) except -1:
+        self._replicated = self._partition.waiters.producers.add(self._info[1] + 1)
+        self._replicated.then(self._settled)
+        return 0
+
+    cdef int answer_error(self, error) except -1:
+        """Answer with the error, when the change that caused it is complete."""
+        way = self._way
+        cdef Single* asked = &self._single
+        single = SingleBatch(asked.acks, asked.timeout_ms, self._place, asked.index, memoryview(b""))
+        token = begin_request(self)
+        try:
+            outcome = single_outcome(way._context, self._partition, self._info, error)
+            way._connection.answer_held(self, answer_single(way._context, self._caller, single, outcome))
+        finally:
+            end_request(token)
+        return 0
+
+    cdef int time_out(self) except -1:
+        replicated, self._replicated = self._replicated, None
+        replicated.cancel()
+        self._way._held = None
+        self.answer_error(self._partition.timed_out(self._info[1] + 1, self._single.timeout_ms))
+        return 0
+
+    @property
+    def work(self):
+        """The object whose ``cancel`` ends the wait."""
+        return self
+
+    def cancel(self):
+        """Stop waiting, because the connection is lost. The batch stays."""
+        replicated, self._replicated = self._replicated, None
+        self._way._held = None
+        self.release()
+        if replicated is not None:
+            replicated.cancel()
+
+    def release(self):
+        """Release the memory of the request."""
+        if self._is_taken:
+            self._is_taken = False
+            self._way._requests.give_back_produced(self._single.size)
+
+    def end(self, int64_t now_ns):
+        """Count the request, whose response the kernel has."""
+        self._way._connection.note_produced(
+            self.correlation_id, 0, self._received_ns, self._begun_ns, self.local_ns, self.answered_ns, now_ns
+        )
+
+    def request_id(self):
+        """Return the client id and the correlation id."""
+        return f"{self._way._callers.client_id}/{self.correlation_id}"
+
+    def _settled(self, replicated):
+        """Answer, when the replicas have the batch; after an error, when the change that caused it is complete."""
+        if self._replicated is None:
+            return
+        self._replicated = None
+        self._way._held = None
+        if replicated.error is not None:
+            self._way._loop.call_soon(self._fail, replicated.error)
+        elif not replicated.is_cancelled:
+            self._succeed()
+
+    def _fail(self, error):
+        self.answer_error(error)
+
+    cdef int _succeed(self) except -1:
+        cdef bytes response
+        way = self._way
+        self.answered_ns = perf_counter_ns()
+        response = _response(&self._single, self._info[0], self._info[3], self._log_start_offset)
+        if way._connection.release_held(self):
+            self.release()
+            way._send(&self._single, response, self._received_ns, self._begun_ns, self.local_ns, self.answered_ns)
+        else:
+            way._connection.answer_held(self, [response[_head_size(&self._single):]])
         return 0

@@ -22,7 +22,7 @@ from tidelog_node.kafka.apis.api_versions import unsupported_version
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.frames import FrameReceiver
 from tidelog_node.kafka.protocol.headers import RequestHeader, read_request_header, response_has_tags
-from tidelog_node.kafka.protocol.pipeline import Pipeline
+from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request, is_of_nodes
 from tidelog_node.kafka.server.begun_request import BegunRequest
@@ -75,6 +75,9 @@ class ShortWay(Protocol):
         Raises:
             CloseConnection: The connection is closed without an answer.
         """
+
+    def close(self) -> None:
+        """Release all resources, when the connection is lost."""
 
 
 class Reauthentication(Protocol):
@@ -131,10 +134,10 @@ class Connection(asyncio.BufferedProtocol):
         """The file descriptor of the socket."""
         self._served = served
         self._owner = owner
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._frames = FrameReceiver(served.scratch, served.limits.request_max_bytes)
         self._pipeline = Pipeline(served.limits.max_in_flight)
-        self._timeouts = ConnectionTimeouts(served.limits, self._loop.time())
+        self._timeouts = ConnectionTimeouts(served.limits, self.loop.time())
         self._memory: Reservation | None = None
         """The memory of the next frame."""
         self._mute: asyncio.TimerHandle | None = None
@@ -184,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
         """Process received bytes."""
         if self._is_closed:
             return
-        self._timeouts.has_received(self._loop.time())
+        self._timeouts.has_received(self.loop.time())
         self._received_ns = perf_counter_ns()
         if self._short_way is None or not self._serve_short(self._short_way, nbytes):
             self._frames.received(nbytes)
@@ -192,12 +195,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Record that responses wait for the client."""
-        self._timeouts.has_stopped_taking(self._loop.time())
+        self._timeouts.has_stopped_taking(self.loop.time())
         self._outbox.pause()
 
     def resume_writing(self) -> None:
         """Record that no response waits any more."""
-        self._timeouts.has_answered(self._loop.time())
+        self._timeouts.has_answered(self.loop.time())
         self._outbox.resume()
         self._count_sent()
         self._schedule()
@@ -205,8 +208,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Release all resources and cancel all work."""
         self._is_closed = True
-        for exchange in self._pipeline.clear():
-            assert isinstance(exchange, BegunRequest)
+        for exchange in cast(list[BegunRequest], self._pipeline.clear()):
             if exchange.is_answered:
                 self._outbox.discard(exchange.size)
             elif exchange.work is None:
@@ -214,6 +216,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 exchange.work.cancel()
         self._outbox.close()
+        if self._short_way is not None:
+            self._short_way.close()
         if self._mute is not None:
             self._mute.cancel()
         if self._memory is not None:
@@ -251,27 +255,41 @@ class Connection(asyncio.BufferedProtocol):
             reason = self._timeouts.check_frame(size, self._frames.partial_bytes, now, is_wanted=is_wanted)
         return reason
 
-    def hold_produce(self, correlation_id: int, size: int, begun_ns: int, *, has_tags: bool) -> BegunRequest:
-        """Begin the exchange of a Produce request of ``size`` bytes that the short way has appended."""
-        exchange = self._new_exchange(ApiKey.PRODUCE, correlation_id, overlaps=True, has_tags=has_tags)
-        exchange.memory = self._served.requests.reserve(ApiKey.PRODUCE, size)
-        exchange.begun_ns = begun_ns
+    def hold(self, exchange: Exchange) -> None:
+        """Begin the exchange of a request that the short way has appended and cannot answer yet."""
         self._pipeline.begin(exchange)
-        return exchange
 
-    def answer_held(self, exchange: BegunRequest, answer: Callable[[], Body | Awaitable[Body | None] | None]) -> None:
-        """Send the answer to a held request, or wait for it."""
-        token = begin_request(exchange)
-        try:
-            self._take_answer(exchange, answer())
-        finally:
-            end_request(token)
-        self._flush()
+    def release_held(self, exchange: Exchange) -> bool:
+        """Remove a held request that is now answered, if its response may leave at once. Else return False."""
+        if self._is_closed or self._is_blocked or self._is_draining or self._outbox.is_paused:
+            return False
+        if not self._pipeline.remove_only(exchange):
+            return False
+        self._timeouts.has_answered(self.loop.time())
+        return True
 
-    def note_produced(self, correlation_id: int, size: int, begun_ns: int, answered_ns: int, now_ns: int) -> None:
-        """Count a request that the short way has answered at once, slowly or to a client that takes no more for now."""
+    def answer_held(self, exchange: BegunRequest, answer: Body | None) -> None:
+        """Send the response to a held request when it is its turn."""
+        if self._is_closed:
+            exchange.release()
+        else:
+            self._answer(exchange, answer)
+            self._schedule()
+
+    def note_produced(
+        self,
+        correlation_id: int,
+        size: int,
+        received_ns: int,
+        begun_ns: int,
+        local_ns: int,
+        answered_ns: int,
+        now_ns: int,
+    ) -> None:
+        """Count a request that the short way has answered, slowly or to a client that takes no more for now."""
         exchange = self._new_exchange(ApiKey.PRODUCE, correlation_id, overlaps=True, has_tags=False)
-        exchange.begun_ns, exchange.local_ns, exchange.answered_ns = begun_ns, answered_ns - begun_ns, answered_ns
+        exchange.received_ns, exchange.begun_ns = received_ns, begun_ns
+        exchange.local_ns, exchange.answered_ns = local_ns, answered_ns
         if self._outbox.is_paused:
             self._outbox.note_unsent(size)
             self._unsent.append(exchange)
@@ -319,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_blocked or not self._frames.is_partial:
             self._timeouts.waits_for_no_frame()
         else:
-            self._timeouts.waits_for_frame(self._loop.time())
+            self._timeouts.waits_for_frame(self.loop.time())
         if is_blocked is not self._is_blocked:
             self._is_blocked = is_blocked
             self._set_reading(not is_blocked)
@@ -429,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
             if exchange.usage is not None:
                 answer = MeasuredSteps(answer, exchange.usage)
             answer = MeasuredSteps(answer, exchange)
-            work: asyncio.Future[Body | None] = self._loop.create_task(answer, name="kafka-request")
+            work: asyncio.Future[Body | None] = self.loop.create_task(answer, name="kafka-request")
         else:
             work = asyncio.ensure_future(answer)
         exchange.work = work
@@ -472,7 +490,7 @@ class Connection(asyncio.BufferedProtocol):
             self._muted_until_ms = usage.muted_until_ms
             if self._mute is not None:
                 self._mute.cancel()
-            self._mute = self._loop.call_later(usage.delay_ms / 1000, self._end_delay)
+            self._mute = self.loop.call_later(usage.delay_ms / 1000, self._end_delay)
 
     def _end_delay(self) -> None:
         self._mute = None
@@ -494,7 +512,7 @@ class Connection(asyncio.BufferedProtocol):
         """Continue in the loop's next iteration, once for all answers of the current one."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._go_on)
+            self.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._is_scheduled = False
@@ -506,7 +524,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._outbox.is_paused:
             answered = self._pipeline.take_answered()
             if answered:
-                self._timeouts.has_answered(self._loop.time())
+                self._timeouts.has_answered(self.loop.time())
                 self._unsent += cast(list[BegunRequest], answered)
                 self._outbox.send(answered)
                 if self._unsent and not self._outbox.is_paused:
