@@ -38,6 +38,7 @@ from tidelog_quorum.metadata.records import PartitionChangeRecord, RegisterBroke
 TOTAL = -1
 MAX_REQUEST_BYTES = 80_000
 WHOLE = 1 << 20
+LONG_MS = 60_000
 IDS = {"t": TOPIC_ID, "w": b"w" * 16, "missing": b"m" * 16, "__consumer_offsets": b"c" * 16}
 
 pytestmark = pytest.mark.skipif(short_way_of(all_apis()) is None, reason="the short way is not compiled")
@@ -124,11 +125,13 @@ class Guard:
         return KnownAccess()
 
 
+LARGE = {b"too large for the short way": batch(MAX_BYTES), b"too large": batch(MAX_REQUEST_BYTES)}
+"""Batches by their names, which keep the examples short."""
 BATCHES = st.one_of(
     st.builds(batch, st.sampled_from((0, 5, 200)), count=st.integers(1, 3)),
     st.builds(batch, st.just(5), st.tuples(st.just(7), st.integers(0, 1), st.integers(0, 4)), st.integers(1, 2)),
     st.builds(with_byte, st.just(batch()), st.integers(0, len(batch()) - 1), st.integers(0, 255)),
-    st.sampled_from((b"", batch()[:40], batch(MAX_BYTES), batch(MAX_REQUEST_BYTES))),
+    st.sampled_from((b"", batch()[:40], *LARGE)),
 )
 FETCH, ELECT = "a follower fetches", "another node leads"
 REQUESTS = st.fixed_dictionaries(
@@ -137,6 +140,7 @@ REQUESTS = st.fixed_dictionaries(
         "acks": st.sampled_from((-1, -1, 0, 1, 3)),
         "topic": st.sampled_from(("t", "t", "t", "w", "missing", "__consumer_offsets")),
         "txn": st.sampled_from((None, None, None, "x")),
+        "timeout": st.sampled_from((LONG_MS, LONG_MS, 0)),
         "batches": st.lists(st.tuples(st.sampled_from((0, 0, 1, 9)), BATCHES), min_size=1, max_size=2),
         "client": st.sampled_from((b"client", b"client", b"client", b"other", b"", None, b"\xff")),
         "change": st.one_of(st.none(), st.none(), st.tuples(st.integers(0, 120), st.integers(0, 255))),
@@ -149,6 +153,7 @@ PLAIN = {
     "acks": -1,
     "topic": "t",
     "txn": None,
+    "timeout": LONG_MS,
     "batches": [(0, batch())],
     "client": b"client",
     "change": None,
@@ -161,9 +166,9 @@ WAITING = PLAIN | {"topic": "w"}
 def frame(request, correlation_id: int) -> bytes:
     version, client = request["version"], request["client"]
     known = min(max(version, wire.FIRST_SERVED), NEWEST)
-    body = encode(
-        known, request["batches"], request["acks"], 20, request["topic"], IDS[request["topic"]], request["txn"]
-    )
+    batches = [(index, LARGE.get(records, records)) for index, records in request["batches"]]
+    topic = request["topic"]
+    body = encode(known, batches, request["acks"], request["timeout"], topic, IDS[topic], request["txn"])
     if request["api"] == ApiKey.API_VERSIONS:
         version, body = 0, b""
     head = struct.pack(">hhih", request["api"], version, correlation_id, -1 if client is None else len(client))
@@ -209,9 +214,10 @@ class Run:
             data = data[count:]
 
     async def settle(self) -> None:
-        """Wait until all requests are answered, and let the client take the answers."""
+        """Let a follower have the records, the client take the answers, and wait until all requests are answered."""
         async with asyncio.timeout(10):
             while not self.transport.is_closed and not self.connection.is_idle:
+                await happen(self.cluster, FETCH)
                 if self.connection._outbox.is_paused:
                     self.connection.resume_writing()
                 await asyncio.sleep(0.001)
@@ -288,6 +294,7 @@ async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **
 @example(requests=[PLAIN, PLAIN | {"acks": 0}, PLAIN | {"acks": 0, "batches": [(0, b"")]}], cuts=[WHOLE] * 12, **QUIET)
 @example(requests=[WAITING] * 4, cuts=[WHOLE] * 12, **QUIET)
 @example(requests=[PLAIN, WAITING, FETCH, WAITING, FETCH, WAITING, WAITING, FETCH], cuts=[WHOLE] * 12, **QUIET)
+@example(requests=[PLAIN, WAITING | {"timeout": 0}, WAITING], cuts=[WHOLE + 1] * 12, **QUIET)
 @example(requests=[PLAIN, WAITING, FETCH], cuts=[WHOLE] * 12, **QUIET | {"fills": True})
 @example(requests=[PLAIN, WAITING, ELECT, WAITING], cuts=[WHOLE] * 12, **QUIET)
 def test_short_way_equals_the_general_way(
