@@ -51,6 +51,7 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.sent = bytearray()
         self.is_closed = False
+        self.is_reading = True
         self.connection: Connection | None = None
         self._fills = fills
 
@@ -75,10 +76,10 @@ class Transport(asyncio.Transport):
         return 0
 
     def pause_reading(self):
-        pass
+        self.is_reading = False
 
     def resume_reading(self):
-        pass
+        self.is_reading = True
 
     def abort(self):
         self.is_closed = True
@@ -203,20 +204,24 @@ class Run:
         self.transport = Transport(fills=fills)
         self.connection = Connection(served, Owner(), "PLAINTEXT", session=session)
         self.transport.connection = self.connection
+        self.unread = bytearray()
         self.connection.connection_made(self.transport)
 
     def receive(self, data: bytes) -> None:
-        while data and not self.transport.is_closed:
+        """Pass bytes of the client on, if the connection reads, else keep them for later."""
+        self.unread += data
+        while self.unread and self.transport.is_reading and not self.transport.is_closed:
             room = self.connection.get_buffer(-1)
-            count = min(len(data), len(room))
-            room[:count] = data[:count]
+            count = min(len(self.unread), len(room))
+            room[:count] = self.unread[:count]
+            del self.unread[:count]
             self.connection.buffer_updated(count)
-            data = data[count:]
 
     async def settle(self) -> None:
         """Let a follower have the records, the client take the answers, and wait until all requests are answered."""
         async with asyncio.timeout(10):
-            while not self.transport.is_closed and not self.connection.is_idle:
+            while not self.transport.is_closed and (self.unread or not self.connection.is_idle):
+                self.receive(b"")
                 await happen(self.cluster, FETCH)
                 if self.connection._outbox.is_paused:
                     self.connection.resume_writing()
