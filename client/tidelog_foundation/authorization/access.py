@@ -124,6 +124,10 @@ class Access:
             or self.allows(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(owner), log=False)
         )
 
+    def remembers(self, right: Right, name: str) -> bool:
+        """Return whether :meth:`has` has granted a right before, without a line in a log; if not, it must decide."""
+        return self._remembered is not None and name in self._remembered.get(right, ())
+
     def has(self, right: Right, name: str) -> bool:
         """Return whether the caller has a right on a resource. Repeated permissions take a fraction of the time."""
         remembered = self._remembered

@@ -28,6 +28,10 @@ class ByteBudget:
         """True if a request waits."""
         return bool(self._waiting)
 
+    def has_room(self, size: int) -> bool:
+        """Return whether ``size`` bytes can be taken without a wait."""
+        return not self._waiting and self._fits(size)
+
     async def take(self, size: int) -> None:
         """Wait until ``size`` bytes are free and take them, until :meth:`give_back`.
 
@@ -71,7 +75,7 @@ class ByteBudget:
         self._serve()
 
     def _queue(self, size: int, *, is_in_memory: bool) -> asyncio.Future[None] | None:
-        if not self._waiting and self._fits(size):
+        if self.has_room(size):
             self.taken += size
             return None
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()

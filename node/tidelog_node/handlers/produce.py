@@ -21,7 +21,7 @@ from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.context import NodeContext, leader_hint
 from tidelog_node.handlers.produce_admission import Checks, Turn, check_in_thread, check_inline, survey_request
 from tidelog_node.handlers.transaction_verification import Verified, needs_verification, verify
-from tidelog_node.log import NO_GUARD, CheckedBatch, RecordError, RefusedRecordsError
+from tidelog_node.log import NO_GUARD, AppendInfo, CheckedBatch, RecordError, RefusedRecordsError
 from tidelog_node.partitions import Partition, create_folders
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
@@ -238,6 +238,14 @@ class PendingProduce:
                     self._take_error(outcome, name, error)
                 yield
 
+    def refuse_single(self, partition: Partition, info: AppendInfo | None, error: Exception) -> None:
+        """Take the error of the only batch of a request, and its offsets if it was appended."""
+        outcome = PartitionOutcome(partition.index)
+        self.outcomes.append(TopicOutcome(partition.topic, [outcome]))
+        if info is not None:
+            self._note(outcome, partition, info)
+        self._take_error(outcome, partition.topic, error)
+
     def append_single(self, partition: Partition, batch: memoryview, *, needs_all_replicas: bool) -> PartitionOutcome:
         """Append the only batch of a request, which nothing delays, and return its outcome."""
         outcome = PartitionOutcome(partition.index)
@@ -276,12 +284,15 @@ class PendingProduce:
         needs_all_replicas: bool,
     ) -> None:
         info = partition.append(batch, needs_all_replicas, guard)
+        self._note(outcome, partition, info)
+        if needs_all_replicas and not partition.is_replicated(info.last_offset + 1):
+            self._waiting.append(_Waiting(outcome, partition, info.last_offset + 1))
+
+    def _note(self, outcome: PartitionOutcome, partition: Partition, info: AppendInfo) -> None:
         # These values stay if the batch turns out not to be replicated (Kafka's DelayedProduce).
         outcome.base_offset = info.first_offset
         outcome.log_append_time_ms = info.log_append_time_ms
         outcome.log_start_offset = partition.log.log_start_offset
-        if needs_all_replicas and not partition.is_replicated(info.last_offset + 1):
-            self._waiting.append(_Waiting(outcome, partition, info.last_offset + 1))
 
     def _count(self, replicated: Pending[None]) -> None:
         self._unfinished -= 1
@@ -351,14 +362,29 @@ def try_begin_single(
 
     The batch is small, uncompressed and outside of transactions. The outcome is the same as there.
     """
+    partition = partition_of_single(context, topic, index)
+    if partition is None:
+        return None
+    pending = PendingProduce(context, timeout_ms)
+    pending.append_single(partition, batch, needs_all_replicas=acks in _ACKS_ALL)
+    return pending
+
+
+def partition_of_single(context: NodeContext, topic: str, index: int) -> Partition | None:
+    """Return the partition for :func:`try_begin_single`, or None if :func:`try_begin_produce` must decide."""
     partition = context.partitions.get(topic, index)
     if partition is None or topic in INTERNAL_TOPICS or not context.produce_turns.is_free(partition):
         return None
     log = partition.log
-    if not log.has_folder or log.produce_rules.must_convert(batch):
-        return None
-    pending = PendingProduce(context, timeout_ms)
-    pending.append_single(partition, batch, needs_all_replicas=acks in _ACKS_ALL)
+    return partition if log.has_folder and not log.produce_rules.compresses else None
+
+
+def single_outcome(
+    context: NodeContext, partition: Partition, info: AppendInfo | None, error: Exception
+) -> PendingProduce:
+    """Return the complete request of one batch that has an error; ``info`` is None if nothing was appended."""
+    pending = PendingProduce(context, 0)
+    pending.refuse_single(partition, info, error)
     return pending
 
 

@@ -126,6 +126,7 @@ class ProduceRules:
         "_is_compacted",
         "_level",
         "_max_bytes",
+        "compresses",
         "max_plain_bytes",
     )
 
@@ -141,11 +142,12 @@ class ProduceRules:
         self._codec = None if compression == PRODUCER_COMPRESSION else compression
         self._codec_id = None if self._codec is None else CODECS.index(self._codec)
         self._level = config.compression_level
+        self.compresses = self._codec_id not in (None, 0)
+        """True if an uncompressed batch must be compressed before it can be appended."""
 
     def must_convert(self, records: Buffer) -> bool:
         """Return whether a batch must be decompressed or compressed before it can be appended."""
-        codec = _codec_id_of(records)
-        return codec != 0 or self._codec_id not in (None, 0)
+        return self.compresses or _codec_id_of(records) != 0
 
     def check(self, records: Buffer, now_ms: int, plain_limit: int | None = None) -> CheckedBatch:
         """Validate a producer's batch and return it in the form to append.

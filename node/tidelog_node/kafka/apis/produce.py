@@ -58,7 +58,7 @@ class ProduceApi:
             single = decode_single(request.reader.view, request.reader.position, caller.version)
             pending = None if single is None else _begin_single(node.context, single, caller.version, access)
             if single is not None and pending is not None:
-                return _Single(node.context, caller, single).answer(pending)
+                return answer_single(node.context, caller, single, pending)
         size = request.reader.remaining
         asked = wire.decode_request(request.reader, caller.version)
         call = _Call(node.context, caller.listener, caller.version, asked, access, request.usage)
@@ -81,9 +81,20 @@ def _begin_single(
             name = single.place.decode()
         except UnicodeDecodeError:
             return None
-    if not name or (access is not None and not access.has(WRITE_TOPIC, name)):
+    if not name or (access is not None and not access.remembers(WRITE_TOPIC, name)):
         return None
     return handlers.try_begin_single(context, name, single.partition, single.records, acks, single.timeout_ms)
+
+
+def answer_single(
+    context: NodeContext, caller: Caller, single: SingleBatch, pending: PendingProduce
+) -> Body | Awaitable[Body | None] | None:
+    """Return the answer to a request with one batch.
+
+    Raises:
+        CloseConnection: The batch is refused with ``acks=0``.
+    """
+    return _Single(context, caller, single).answer(pending)
 
 
 class _Single:

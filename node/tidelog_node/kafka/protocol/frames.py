@@ -49,6 +49,11 @@ class FrameReceiver:
         self._filled = 0
 
     @property
+    def is_empty(self) -> bool:
+        """True if all received bytes have been taken."""
+        return self._own is None and self._position == self._end
+
+    @property
     def is_partial(self) -> bool:
         """True if there are bytes of an incomplete or unclaimed frame."""
         return self._own is not None or self._position < self._end
@@ -67,6 +72,8 @@ class FrameReceiver:
             return memoryview(own)[self._filled :]
         # The bytes are copied, not moved, since nothing may arrive and another connection may receive next.
         left = self._end - self._position
+        if not left:
+            return self._scratch
         self._scratch[:left] = self._data[self._position : self._end]
         return self._scratch[left:]
 

@@ -45,6 +45,11 @@ class Pipeline:
     def __len__(self) -> int:
         return len(self._exchanges)
 
+    @property
+    def is_busy(self) -> bool:
+        """True if a request is in progress or its response has not been sent."""
+        return bool(self._exchanges)
+
     def may_begin(self, *, overlaps: bool) -> bool:
         """Return whether the next request may begin, given whether its API overlaps."""
         if not self._under_way:
@@ -64,6 +69,14 @@ class Pipeline:
         exchange.size = sum(map(len, body)) if body is not None else 0
         exchange.is_answered = True
         self._under_way -= 1
+
+    def remove_only(self, exchange: Exchange) -> bool:
+        """Remove a request that is answered now, if no other has begun. Else return False."""
+        if len(self._exchanges) != 1 or self._exchanges[0] is not exchange:
+            return False
+        self._exchanges.clear()
+        self._under_way = 0
+        return True
 
     def take_answered(self) -> list[Exchange]:
         """Remove and return, in order, the exchanges whose responses can be sent."""

@@ -22,15 +22,15 @@ from tidelog_node.kafka.apis.api_versions import unsupported_version
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.frames import FrameReceiver
 from tidelog_node.kafka.protocol.headers import RequestHeader, read_request_header, response_has_tags
-from tidelog_node.kafka.protocol.pipeline import Pipeline
+from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
-from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request, is_of_nodes
+from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request, is_of_nodes
+from tidelog_node.kafka.server.begun_request import BegunRequest
+from tidelog_node.kafka.server.callers import Callers
 from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits, RequestBudgets, Reservation
 from tidelog_node.kafka.server.outbox import Outbox
-from tidelog_node.kafka.server.request_times import ApiTimes, RequestTimes, TimedExchange
+from tidelog_node.kafka.server.request_times import RequestTimes
 from tidelog_node.quotas.usage import RequestUsage
-from tidelog_node.shards.events import ClientIdentity
-from tidelog_node.telemetry.client_telemetry import ClientSoftware
 
 _BURST: Final = 32
 """The maximum number of requests of one connection that begin before other tasks run."""
@@ -62,6 +62,22 @@ class Served:
     failures: LogLimit
     """Log lines of internal errors, which clients must not be able to suppress."""
     times: RequestTimes
+    short_way: Callable[..., ShortWay] | None = None
+    """Makes the short way of a connection from it and its parts; None without one."""
+
+
+class ShortWay(Protocol):
+    """The way of the most frequent requests in few steps, with the outcome of all others."""
+
+    def serve(self, received: int, received_ns: int) -> bool:
+        """Serve the ``received`` bytes in the buffer, or return False, having changed nothing.
+
+        Raises:
+            CloseConnection: The connection is closed without an answer.
+        """
+
+    def close(self) -> None:
+        """Release all resources, when the connection is lost."""
 
 
 class Reauthentication(Protocol):
@@ -84,49 +100,6 @@ class Reauthentication(Protocol):
         Raises:
             CloseConnection: The connection is closed without a response. The awaitable may raise it too.
         """
-
-
-class _Begun(TimedExchange):
-    """An exchange with its resources: the memory of its request, its usage of quotas, and its task or future.
-
-    It is the request's name in the log.
-    """
-
-    __slots__ = ("_callers", "memory", "usage", "work")
-
-    def __init__(
-        self,
-        correlation_id: int,
-        times: ApiTimes,
-        received_ns: int,
-        *,
-        overlaps: bool,
-        has_tags: bool,
-        memory: Reservation | None,
-        callers: _Callers,
-    ) -> None:
-        super().__init__(correlation_id, times, received_ns, overlaps=overlaps, has_tags=has_tags)
-        self.memory = memory
-        self._callers = callers
-        self.usage: RequestUsage | None = None
-        self.work: asyncio.Future[Body | None] | Pending[Body | None] | None = None
-
-    def release(self) -> None:
-        if self.memory is not None:
-            self.memory.release()
-            self.memory = None
-
-    def origin(self) -> str:
-        """Return the address of the client and the listener."""
-        return self._callers.origin
-
-    def request_id(self) -> str:
-        """Return the client id and the correlation id."""
-        return f"{self._callers.client_id}/{self.correlation_id}"
-
-    def throttle_ns(self) -> int:
-        """Return the time for which quotas delay the client after the response."""
-        return 0 if self.usage is None else self.usage.delay_ms * 1_000_000
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -161,10 +134,10 @@ class Connection(asyncio.BufferedProtocol):
         """The file descriptor of the socket."""
         self._served = served
         self._owner = owner
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._frames = FrameReceiver(served.scratch, served.limits.request_max_bytes)
         self._pipeline = Pipeline(served.limits.max_in_flight)
-        self._timeouts = ConnectionTimeouts(served.limits, self._loop.time())
+        self._timeouts = ConnectionTimeouts(served.limits, self.loop.time())
         self._memory: Reservation | None = None
         """The memory of the next frame."""
         self._mute: asyncio.TimerHandle | None = None
@@ -172,7 +145,8 @@ class Connection(asyncio.BufferedProtocol):
         self._muted_until_ms = 0
         self._received_ns = 0
         """The time at which bytes last arrived, on the clock of the request times."""
-        self._unsent: list[_Begun] = []
+        self._short_way: ShortWay | None = None
+        self._unsent: list[BegunRequest] = []
         """The exchanges whose responses the kernel has not taken."""
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
 
@@ -196,7 +170,12 @@ class Connection(asyncio.BufferedProtocol):
         self.file = transport.get_extra_info("socket").fileno()
         opened_us = time.monotonic_ns() // 1_000
         port = peer[1] if peer else 0
-        self._callers = _Callers(self.listener, self.host, opened_us, self._principal, port)
+        self._callers = Callers(self.listener, self.host, opened_us, self._principal, port)
+        served = self._served
+        if served.short_way is not None:
+            self._short_way = served.short_way(
+                self, served, self._transport, self._outbox, self._callers, self._session
+            )
         if not peer or not self._owner.admit(self):
             self.abort()
 
@@ -208,19 +187,20 @@ class Connection(asyncio.BufferedProtocol):
         """Process received bytes."""
         if self._is_closed:
             return
-        self._timeouts.has_received(self._loop.time())
+        self._timeouts.has_received(self.loop.time())
         self._received_ns = perf_counter_ns()
-        self._frames.received(nbytes)
-        self._pump()
+        if self._short_way is None or not self._serve_short(self._short_way, nbytes):
+            self._frames.received(nbytes)
+            self._pump()
 
     def pause_writing(self) -> None:
         """Record that responses wait for the client."""
-        self._timeouts.has_stopped_taking(self._loop.time())
+        self._timeouts.has_stopped_taking(self.loop.time())
         self._outbox.pause()
 
     def resume_writing(self) -> None:
         """Record that no response waits any more."""
-        self._timeouts.has_answered(self._loop.time())
+        self._timeouts.has_answered(self.loop.time())
         self._outbox.resume()
         self._count_sent()
         self._schedule()
@@ -228,8 +208,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Release all resources and cancel all work."""
         self._is_closed = True
-        for exchange in self._pipeline.clear():
-            assert isinstance(exchange, _Begun)
+        for exchange in cast(list[BegunRequest], self._pipeline.clear()):
             if exchange.is_answered:
                 self._outbox.discard(exchange.size)
             elif exchange.work is None:
@@ -237,6 +216,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 exchange.work.cancel()
         self._outbox.close()
+        if self._short_way is not None:
+            self._short_way.close()
         if self._mute is not None:
             self._mute.cancel()
         if self._memory is not None:
@@ -274,6 +255,67 @@ class Connection(asyncio.BufferedProtocol):
             reason = self._timeouts.check_frame(size, self._frames.partial_bytes, now, is_wanted=is_wanted)
         return reason
 
+    def hold(self, exchange: Exchange) -> None:
+        """Begin the exchange of a request that the short way has appended and cannot answer yet."""
+        self._pipeline.begin(exchange)
+
+    def release_held(self, exchange: Exchange) -> bool:
+        """Remove a held request that is now answered, if its response may leave at once. Else return False."""
+        if self._is_closed or self._is_blocked or self._is_draining or self._outbox.is_paused:
+            return False
+        if not self._pipeline.remove_only(exchange):
+            return False
+        self._timeouts.has_answered(self.loop.time())
+        return True
+
+    def answer_held(self, exchange: BegunRequest, answer: Body | None) -> None:
+        """Send the response to a held request when it is its turn."""
+        if self._is_closed:
+            exchange.release()
+        else:
+            self._answer(exchange, answer)
+            self._schedule()
+
+    def note_produced(
+        self,
+        correlation_id: int,
+        size: int,
+        received_ns: int,
+        begun_ns: int,
+        local_ns: int,
+        answered_ns: int,
+        now_ns: int,
+    ) -> None:
+        """Count a request that the short way has answered, slowly or to a client that takes no more for now."""
+        exchange = self._new_exchange(ApiKey.PRODUCE, correlation_id, overlaps=True, has_tags=False)
+        exchange.received_ns, exchange.begun_ns = received_ns, begun_ns
+        exchange.local_ns, exchange.answered_ns = local_ns, answered_ns
+        if self._outbox.is_paused:
+            self._outbox.note_unsent(size)
+            self._unsent.append(exchange)
+        else:
+            exchange.end(now_ns)
+
+    def _serve_short(self, short_way: ShortWay, nbytes: int) -> bool:
+        """Let the short way serve the received bytes, if no others come before them and nothing is in progress."""
+        if (
+            self._pipeline.is_busy
+            or self._is_blocked
+            or self._is_draining
+            or self._outbox.is_paused
+            or self._mute is not None
+            or self._memory is not None
+            or not self._frames.is_empty
+        ):
+            return False
+        try:
+            return short_way.serve(nbytes, self._received_ns)
+        except CloseConnection as error:
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001  # logged; one connection ends, not the node
+            self._fail_unexpectedly(error)
+        return True
+
     def _pump(self) -> None:
         """Begin the possible requests, send the available answers, and pause or resume reading."""
         try:
@@ -295,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_blocked or not self._frames.is_partial:
             self._timeouts.waits_for_no_frame()
         else:
-            self._timeouts.waits_for_frame(self._loop.time())
+            self._timeouts.waits_for_frame(self.loop.time())
         if is_blocked is not self._is_blocked:
             self._is_blocked = is_blocked
             self._set_reading(not is_blocked)
@@ -343,16 +385,8 @@ class Connection(asyncio.BufferedProtocol):
             )
         is_flexible = is_served and version >= api.flexible
         has_tags = response_has_tags(header.api_key, is_flexible=is_flexible)
-        exchange = _Begun(
-            correlation_id,
-            self._served.times.of[header.api_key],
-            self._received_ns,
-            overlaps=api.overlaps,
-            has_tags=has_tags,
-            memory=self._memory,
-            callers=self._callers,
-        )
-        self._memory = None
+        exchange = self._new_exchange(header.api_key, correlation_id, overlaps=api.overlaps, has_tags=has_tags)
+        exchange.memory, self._memory = self._memory, None
         self._pipeline.begin(exchange)
         if not is_served:
             self._answer(exchange, unsupported_version())
@@ -363,7 +397,15 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             end_request(token)
 
-    def _work(self, api: Api, exchange: _Begun, header: RequestHeader, frame: bytearray, *, is_flexible: bool) -> None:
+    def _new_exchange(self, api_key: int, correlation_id: int, *, overlaps: bool, has_tags: bool) -> BegunRequest:
+        times = self._served.times.of[api_key]
+        return BegunRequest(
+            correlation_id, times, self._received_ns, overlaps=overlaps, has_tags=has_tags, callers=self._callers
+        )
+
+    def _work(
+        self, api: Api, exchange: BegunRequest, header: RequestHeader, frame: bytearray, *, is_flexible: bool
+    ) -> None:
         """Begin the work on a request. Its lines in the log, and those of its task, have its id."""
         session = self._session
         answer: Body | Awaitable[Body | None] | None
@@ -375,6 +417,9 @@ class Connection(asyncio.BufferedProtocol):
                 reader.skip_tagged_fields()
             caller = self._callers.caller_of(header, has_token=session is not None and session.has_token)
             answer = self._call(api, exchange, Request(caller, exchange.correlation_id, reader))
+        self._take_answer(exchange, answer)
+
+    def _take_answer(self, exchange: BegunRequest, answer: Body | Awaitable[Body | None] | None) -> None:
         exchange.local_ns = perf_counter_ns() - exchange.begun_ns
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
@@ -385,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
             assert isinstance(answer, Awaitable), type(answer)
             self._await(exchange, answer)
 
-    def _call(self, api: Api, exchange: _Begun, request: Request) -> Body | Awaitable[Body | None] | None:
+    def _call(self, api: Api, exchange: BegunRequest, request: Request) -> Body | Awaitable[Body | None] | None:
         """Call the API, and count what the request uses if any client has a quota."""
         quotas, caller = self._served.node.context.quotas, request.caller
         if not quotas.is_enabled or is_of_nodes(self._served.node, api.key, caller):
@@ -397,18 +442,18 @@ class Connection(asyncio.BufferedProtocol):
         self._delay(usage)
         return answer
 
-    def _await(self, exchange: _Begun, answer: Awaitable[Body | None]) -> None:
+    def _await(self, exchange: BegunRequest, answer: Awaitable[Body | None]) -> None:
         if inspect.iscoroutine(answer):
             if exchange.usage is not None:
                 answer = MeasuredSteps(answer, exchange.usage)
             answer = MeasuredSteps(answer, exchange)
-            work: asyncio.Future[Body | None] = self._loop.create_task(answer, name="kafka-request")
+            work: asyncio.Future[Body | None] = self.loop.create_task(answer, name="kafka-request")
         else:
             work = asyncio.ensure_future(answer)
         exchange.work = work
         work.add_done_callback(partial(self._answered, exchange))
 
-    def _settled(self, exchange: _Begun, work: Pending[Body | None]) -> None:
+    def _settled(self, exchange: BegunRequest, work: Pending[Body | None]) -> None:
         self._take_outcome(exchange, work, work.error, is_cancelled=work.is_cancelled)
         if len(self._pipeline) > 1 or self._is_blocked or self._is_draining:
             self._schedule()
@@ -416,14 +461,14 @@ class Connection(asyncio.BufferedProtocol):
             # No response to join it with and no request can begin now, so the answer is sent in the same step.
             self._flush()
 
-    def _answered(self, exchange: _Begun, work: asyncio.Future[Body | None]) -> None:
+    def _answered(self, exchange: BegunRequest, work: asyncio.Future[Body | None]) -> None:
         is_cancelled = work.cancelled()
         self._take_outcome(exchange, work, None if is_cancelled else work.exception(), is_cancelled=is_cancelled)
         self._schedule()
 
     def _take_outcome(
         self,
-        exchange: _Begun,
+        exchange: BegunRequest,
         work: asyncio.Future[Body | None] | Pending[Body | None],
         error: BaseException | None,
         *,
@@ -445,13 +490,13 @@ class Connection(asyncio.BufferedProtocol):
             self._muted_until_ms = usage.muted_until_ms
             if self._mute is not None:
                 self._mute.cancel()
-            self._mute = self._loop.call_later(usage.delay_ms / 1000, self._end_delay)
+            self._mute = self.loop.call_later(usage.delay_ms / 1000, self._end_delay)
 
     def _end_delay(self) -> None:
         self._mute = None
         self._schedule()
 
-    def _answer(self, exchange: _Begun, body: Body | None) -> None:
+    def _answer(self, exchange: BegunRequest, body: Body | None) -> None:
         exchange.release()
         if exchange.usage is not None:
             exchange.usage.end()
@@ -467,7 +512,7 @@ class Connection(asyncio.BufferedProtocol):
         """Continue in the loop's next iteration, once for all answers of the current one."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._go_on)
+            self.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._is_scheduled = False
@@ -479,8 +524,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._outbox.is_paused:
             answered = self._pipeline.take_answered()
             if answered:
-                self._timeouts.has_answered(self._loop.time())
-                self._unsent += cast(list[_Begun], answered)
+                self._timeouts.has_answered(self.loop.time())
+                self._unsent += cast(list[BegunRequest], answered)
                 self._outbox.send(answered)
                 if self._unsent and not self._outbox.is_paused:
                     self._count_sent()
@@ -510,78 +555,3 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_closed:
             self._flush()
             self.abort()
-
-
-class _Callers:
-    """The callers of a connection by version, since nearly all requests have the same client id.
-
-    ``host`` is the client's address, shown in Kafka's form: /1.2.3.4. ``opened_us`` is the time at which the connection
-    was opened, on the monotonic clock.
-    """
-
-    __slots__ = (
-        "_client",
-        "_client_id",
-        "_has_token",
-        "_listener",
-        "_of_versions",
-        "_opened_us",
-        "_principal",
-        "_software",
-    )
-
-    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal, port: int = 0) -> None:
-        self._listener = listener
-        self._software = ClientSoftware(port=port)
-        self._opened_us = opened_us
-        self._principal = principal
-        self._has_token = False
-        self._client_id: bytes | None = None
-        self._client = ClientIdentity("", "/" + host)
-        self._of_versions: dict[int, Caller] = {}
-
-    @property
-    def origin(self) -> str:
-        """The client's address and the listener."""
-        return f"{self._client.host.removeprefix('/')} at {self._listener}"
-
-    @property
-    def client_id(self) -> str:
-        """The client id of the last request."""
-        return self._client.client_id
-
-    def caller_of(self, header: RequestHeader, *, has_token: bool) -> Caller:
-        """Return the caller of a request of a supported version. A client without an id has an empty one.
-
-        ``has_token`` is true if the client's last login was with a delegation token.
-
-        Raises:
-            MalformedMessageError: The client id is not UTF-8.
-        """
-        if header.client_id != self._client_id:
-            self._take_client_id(header.client_id)
-        if has_token != self._has_token:
-            self._has_token = has_token
-            self._of_versions.clear()
-        caller = self._of_versions.get(header.version)
-        if caller is None:
-            caller = Caller(
-                self._listener,
-                self._client,
-                header.version,
-                self._principal,
-                self._opened_us,
-                has_token=self._has_token,
-                software=self._software,
-            )
-            self._of_versions[header.version] = caller
-        return caller
-
-    def _take_client_id(self, client_id: bytes | None) -> None:
-        try:
-            text = (client_id or b"").decode()
-        except UnicodeDecodeError as error:
-            raise MalformedMessageError(f"the client id is not UTF-8: {error}") from error
-        self._client = ClientIdentity(text, self._client.host)
-        self._client_id = client_id
-        self._of_versions.clear()

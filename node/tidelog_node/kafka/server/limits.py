@@ -131,6 +131,18 @@ class RequestBudgets:
         self.others = ByteBudget(max(1, limit // _OTHERS_SHARE))
         """The budget of both protocols' large requests other than Produce."""
 
+    def has_room_to_produce(self, size: int) -> bool:
+        """Return whether a Produce request of ``size`` bytes need not wait for memory."""
+        return self._produced.has_room(size + REQUEST_BYTES)
+
+    def take_to_produce(self, size: int) -> None:
+        """Take the memory of a Produce request that :meth:`has_room_to_produce`."""
+        assert self._produced.reserve(size + REQUEST_BYTES) is None, "there is no room"
+
+    def give_back_produced(self, size: int) -> None:
+        """Give the memory of a Produce request back."""
+        self._produced.give_back(size + REQUEST_BYTES)
+
     def reserve(self, api_key: int, size: int) -> Reservation | None:
         """Reserve the memory of a frame, or return None if it needs none."""
         if api_key == ApiKey.PRODUCE:

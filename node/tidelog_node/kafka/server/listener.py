@@ -32,6 +32,7 @@ from tidelog_node.kafka.server.logins import ListenerSasl, Logins
 from tidelog_node.kafka.server.request_times import RequestTimes
 from tidelog_node.kafka.server.sasl import SaslConnection
 from tidelog_node.kafka.server.session import ClientSession
+from tidelog_node.kafka.server.short_way import short_way_of
 from tidelog_node.kafka.server.tls import ListenerTls, TlsConnection
 from tidelog_node.quotas.connection_rates import ConnectionRates
 
@@ -164,7 +165,10 @@ class KafkaListeners:
         by_number = {int(key): api for key, api in apis.items()}
         self._times = RequestTimes(by_number, slow, traces)
         responses = node.context.response_budget
-        served = Served(by_number, node, requests, responses, self._limits, scratch, log, failures, self._times)
+        short_way = short_way_of(by_number)
+        served = Served(
+            by_number, node, requests, responses, self._limits, scratch, log, failures, self._times, short_way
+        )
         self._watch = loop.create_task(self._connections.watch(), name="kafka-connections")
         self._handshakes = Handshakes(max_handshakes(), self._limits.handshake_s, self._connections, log)
         self._exchanges = Handshakes(self._limits.max_logins, self._limits.handshake_s, self._connections, log)

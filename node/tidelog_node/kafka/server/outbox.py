@@ -65,6 +65,11 @@ class Outbox:
         if not self.is_paused:
             self._has_left()
 
+    def note_unsent(self, size: int) -> None:
+        """Count a response that was sent without :meth:`send`, whose rest the kernel has not taken."""
+        self.count(size)
+        self._unsent += size
+
     def pause(self) -> None:
         """Record that the kernel takes no more for now."""
         self.is_paused = True

@@ -25,7 +25,8 @@ _TAGS: Final = 3
 _MAGIC_POSITION, _MAGIC = 16, 2
 _ATTRIBUTES_POSITION: Final = 22
 _COMPRESSED_OR_TRANSACTIONAL: Final = 0x17
-_MAX_BYTES: Final = 64 * 1024
+MAX_BYTES: Final = 64 * 1024
+"""The largest batch of such a request."""
 _MAX_SHIFT: Final = 14
 """That of the third byte of a length, the last one of a small batch."""
 
@@ -74,7 +75,7 @@ def decode_single(view: memoryview, position: int, version: int) -> SingleBatch 
         return None
     records = found.records
     size = len(records)
-    if size < HEADER_SIZE or size > _MAX_BYTES or records[_MAGIC_POSITION] != _MAGIC:
+    if size < HEADER_SIZE or size > MAX_BYTES or records[_MAGIC_POSITION] != _MAGIC:
         return None
     return None if records[_ATTRIBUTES_POSITION] & _COMPRESSED_OR_TRANSACTIONAL else found
 

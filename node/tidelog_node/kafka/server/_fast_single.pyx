@@ -1,0 +1,513 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The compiled way of the most frequent request: Produce with one small batch, alone in a connection's buffer.
+
+:class:`SingleRequests` reads the request, appends its batch and sends the answer in one call. All other requests, valid or
+not, take the way of :class:`~tidelog_node.kafka.server.connection.Connection`, whose outcome, bytes and counts are the
+same. So do all requests where this module is missing.
+
+Safety: each byte is read below the end of the request, with which its position was compared before.
+"""
+
+from time import perf_counter_ns
+
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from tidelog_foundation.authorization import WRITE_TOPIC
+from tidelog_foundation.logs.request_id import begin_request, end_request
+from tidelog_foundation.records import HEADER_SIZE
+from tidelog_node.handlers import partition_of_single, single_outcome
+from tidelog_node.kafka.apis.produce import answer_single
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.messages.produce import FIRST_SERVED, FIRST_WITH_TOPIC_IDS, FLEXIBLE, VERSIONS
+from tidelog_node.kafka.protocol.messages.produce_single import MAX_BYTES, SingleBatch
+
+cdef enum:
+    LENGTH_BYTES = 4
+    FIXED_HEADER = 10
+    MAGIC_POSITION = 16
+    MAGIC = 2
+    ATTRIBUTES_POSITION = 22
+    COMPRESSED_OR_TRANSACTIONAL = 0x17
+    ID_BYTES = 16
+    FIRST_WITH_START_OFFSET = 5
+    FIRST_WITH_MESSAGES = 8
+    # The longest answer without the topic's name or id.
+    MOST_ANSWER = 96
+
+cdef int _PRODUCE = ApiKey.PRODUCE
+cdef int _FIRST = FIRST_SERVED
+cdef int _LAST = VERSIONS[1]
+cdef int _FLEXIBLE = FLEXIBLE
+cdef int _WITH_IDS = FIRST_WITH_TOPIC_IDS
+cdef Py_ssize_t _HEADER_SIZE = HEADER_SIZE
+cdef Py_ssize_t _MAX_BYTES = MAX_BYTES
+
+
+cdef struct Single:
+    # A request: positions are those in the buffer, and `place` is the topic's name or id.
+    Py_ssize_t size
+    int version
+    int32_t correlation_id
+    Py_ssize_t client_size
+    const uint8_t* client
+    int acks
+    int32_t timeout_ms
+    const uint8_t* place
+    Py_ssize_t place_size
+    int32_t index
+    Py_ssize_t begin
+    Py_ssize_t end
+
+
+cdef class _Name:
+    """The id of a request that is served at once, for the lines that are logged meanwhile."""
+
+    cdef object _callers
+    cdef object _correlation_id
+
+    def __init__(self, callers, correlation_id):
+        self._callers = callers
+        self._correlation_id = correlation_id
+
+    def request_id(self):
+        return f"{self._callers.client_id}/{self._correlation_id}"
+
+
+cdef inline int _int16(const uint8_t* data) noexcept nogil:
+    return <int16_t>(<uint16_t>data[0] << 8 | data[1])
+
+
+cdef inline int32_t _int32(const uint8_t* data) noexcept nogil:
+    return <int32_t>(<uint32_t>data[0] << 24 | <uint32_t>data[1] << 16 | <uint32_t>data[2] << 8 | data[3])
+
+
+cdef inline uint8_t* _put16(uint8_t* target, uint16_t number) noexcept nogil:
+    target[0], target[1] = number >> 8, number & 0xFF
+    return target + 2
+
+
+cdef inline uint8_t* _put32(uint8_t* target, uint32_t number) noexcept nogil:
+    return _put16(_put16(target, number >> 16), number & 0xFFFF)
+
+
+cdef inline uint8_t* _put64(uint8_t* target, uint64_t number) noexcept nogil:
+    return _put32(_put32(target, <uint32_t>(number >> 32)), <uint32_t>number)
+
+
+cdef bint _read(const uint8_t* data, Py_ssize_t received, Single* single) noexcept nogil:
+    """Read the only request of the buffer; False for all other bytes."""
+    cdef Py_ssize_t position = LENGTH_BYTES + FIXED_HEADER
+    if received < position or _int32(data) != received - LENGTH_BYTES or _int16(data + 4) != _PRODUCE:
+        return False
+    single.size = received - LENGTH_BYTES
+    single.version = _int16(data + 6)
+    single.correlation_id = _int32(data + 8)
+    single.client_size = _int16(data + 12)
+    single.client = data + position
+    if single.version < _FIRST or single.version > _LAST:
+        return False
+    if single.client_size > 0:
+        position += single.client_size
+    if single.version < _FLEXIBLE:
+        if position >= received or not _read_plain(data, position, received, single):
+            return False
+    elif position >= received or data[position] or not _read_compact(data, position + 1, received, single):
+        return False
+    if single.end - single.begin < _HEADER_SIZE or single.end - single.begin > _MAX_BYTES:
+        return False
+    data += single.begin
+    return data[MAGIC_POSITION] == MAGIC and not data[ATTRIBUTES_POSITION] & COMPRESSED_OR_TRANSACTIONAL
+
+
+cdef bint _read_plain(const uint8_t* data, Py_ssize_t position, Py_ssize_t end, Single* single) noexcept nogil:
+    cdef Py_ssize_t length
+    if end - position <= 26:
+        return False
+    single.acks = _int16(data + position + 2)
+    single.timeout_ms = _int32(data + position + 4)
+    length = _int16(data + position + 12)
+    if _int16(data + position) != -1 or _int32(data + position + 8) != 1 or length <= 0:
+        return False
+    position += 14
+    if position + length + 12 > end:
+        return False
+    single.place = data + position
+    single.place_size = length
+    position += length
+    single.index = _int32(data + position + 4)
+    single.begin, single.end = position + 12, end
+    return _int32(data + position) == 1 and _int32(data + position + 8) == end - position - 12 > 0
+
+
+cdef bint _read_compact(const uint8_t* data, Py_ssize_t position, Py_ssize_t end, Single* single) noexcept nogil:
+    cdef Py_ssize_t length = ID_BYTES
+    cdef uint32_t size
+    cdef int shift = 0
+    if end - position < 32:
+        return False
+    single.acks = _int16(data + position + 1)
+    single.timeout_ms = _int32(data + position + 3)
+    if data[position] or data[position + 7] != 2:
+        return False
+    position += 8
+    if single.version < _WITH_IDS:
+        length = data[position] - 1
+        position += 1
+    if length <= 0 or length >= 0x7F or position + length + 10 > end:
+        return False
+    single.place = data + position
+    single.place_size = length
+    position += length
+    single.index = _int32(data + position + 1)
+    if data[position] != 2:
+        return False
+    position += 5
+    size = 0
+    while True:
+        size |= <uint32_t>(data[position] & 0x7F) << shift
+        position += 1
+        if data[position - 1] < 0x80:
+            break
+        shift += 7
+        if shift > 14:
+            return False
+    if size < 1 or position + size - 1 + 3 != end:
+        return False
+    single.begin = position
+    single.end = position + size - 1
+    return not (data[single.end] or data[single.end + 1] or data[single.end + 2])
+
+
+cdef bytes _response(Single* single, int64_t base_offset, int64_t time_ms, int64_t start_offset):
+    """Return the response to an appended batch, with the frame's length and the header."""
+    cdef uint8_t short_memory[MOST_ANSWER + 128]
+    cdef bytes long_memory = None
+    cdef uint8_t* begin = short_memory
+    cdef uint8_t* target
+    if single.place_size > 128:
+        long_memory = PyBytes_FromStringAndSize(NULL, MOST_ANSWER + single.place_size)
+        begin = <uint8_t*>PyBytes_AS_STRING(long_memory)
+    target = _put32(begin + LENGTH_BYTES, <uint32_t>single.correlation_id)
+    if single.version >= _FLEXIBLE:
+        target[0], target[1] = 0, 2
+        target += 2
+        if single.version < _WITH_IDS:
+            target[0] = <uint8_t>(single.place_size + 1)
+            target += 1
+    else:
+        target = _put16(_put32(target, 1), <uint16_t>single.place_size)
+    memcpy(target, single.place, single.place_size)
+    target += single.place_size
+    if single.version >= _FLEXIBLE:
+        target[0] = 2
+        target += 1
+    else:
+        target = _put32(target, 1)
+    target = _put16(_put32(target, <uint32_t>single.index), 0)
+    target = _put64(_put64(target, <uint64_t>base_offset), <uint64_t>time_ms)
+    if single.version >= FIRST_WITH_START_OFFSET:
+        target = _put64(target, <uint64_t>start_offset)
+    if single.version >= _FLEXIBLE:
+        # No errors of records, no text, and no tagged fields of partition and topic.
+        target[0], target[1], target[2], target[3] = 1, 0, 0, 0
+        target = _put32(target + 4, 0)
+        target[0] = 0
+        target += 1
+    else:
+        if single.version >= FIRST_WITH_MESSAGES:
+            target = _put16(_put32(target, 0), 0xFFFF)
+        target = _put32(target, 0)
+    _put32(begin, <uint32_t>(target - begin - LENGTH_BYTES))
+    return PyBytes_FromStringAndSize(<char*>begin, target - begin)
+
+
+cdef inline Py_ssize_t _head_size(Single* single) noexcept:
+    """Return the size of a response's length and header."""
+    return LENGTH_BYTES + 4 + (single.version >= _FLEXIBLE)
+
+
+cdef class SingleRequests:
+    """The short way of one connection. At most one of its requests waits for replicas at a time."""
+
+    cdef object _connection, _transport, _outbox, _callers, _session, _loop
+    cdef object _context, _guard, _requests, _times
+    cdef bytearray _buffer
+    cdef Py_ssize_t _max_bytes
+    cdef HeldProduce _held
+    cdef object _timer
+    # The time, in the loop's seconds, at which the timer fires. A request that is answered leaves it running, because
+    # the next one needs it again.
+    cdef double _fires_at
+
+    def __init__(self, connection, served, transport, outbox, callers, session):
+        self._connection = connection
+        self._transport = transport
+        self._outbox = outbox
+        self._callers = callers
+        self._session = session
+        self._context = served.node.context
+        self._guard = served.node.guard
+        self._requests = served.requests
+        self._times = served.times.of[_PRODUCE]
+        self._buffer = served.scratch
+        self._max_bytes = served.limits.request_max_bytes
+        self._loop = connection.loop
+
+    def serve(self, Py_ssize_t received, int64_t received_ns):
+        """Serve the request in the connection's buffer, which has ``received`` bytes and no others before them.
+
+        Return False, having changed nothing, if it must take the way of all others. No request is in progress, and
+        nothing keeps the next one from beginning. ``received_ns`` is the time of its arrival.
+
+        Raises:
+            CloseConnection: The connection is closed, see :class:`~tidelog_node.kafka.apis.produce.ProduceApi`.
+        """
+        cdef Single single
+        if not _read(<const uint8_t*>PyByteArray_AS_STRING(self._buffer), received, &single):
+            return False
+        if single.size > self._max_bytes or not -1 <= single.acks <= 1 or not self._is_known_client(&single):
+            return False
+        caller = self._callers.of_versions.get(single.version)
+        if caller is None or self._times.traces is not None or self._context.quotas.is_enabled:
+            return False
+        session = self._session
+        if session is not None and (session.has_token != caller.has_token or session.takes(_PRODUCE)):
+            return False
+        topic = self._topic(&single)
+        if not topic or not self._requests.has_room_to_produce(single.size):
+            return False
+        if self._guard is not None and not self._guard.access("PRODUCE", caller).remembers(WRITE_TOPIC, topic):
+            return False
+        partition = partition_of_single(self._context, topic, single.index)
+        if partition is None:
+            return False
+        self._append(&single, caller, partition, received_ns)
+        return True
+
+    def close(self):
+        """Stop the timer, when the connection is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    cdef bint _is_known_client(self, Single* single):
+        client_id = self._callers.known_client_id
+        if client_id is None:
+            return single.client_size == -1
+        return (
+            PyBytes_CheckExact(client_id)
+            and PyBytes_GET_SIZE(client_id) == single.client_size
+            and memcmp(PyBytes_AS_STRING(client_id), single.client, single.client_size) == 0
+        )
+
+    cdef object _topic(self, Single* single):
+        """Return the topic's name, or None if it is not known or no UTF-8."""
+        if single.version >= _WITH_IDS:
+            place = PyBytes_FromStringAndSize(<char*>single.place, single.place_size)
+            return self._context.metadata.topic_name(place)
+        try:
+            return PyUnicode_DecodeUTF8(<char*>single.place, single.place_size, NULL)
+        except UnicodeDecodeError:
+            return None
+
+    cdef int _append(self, Single* single, caller, partition, int64_t received_ns) except -1:
+        cdef HeldProduce held
+        cdef int64_t begun_ns = perf_counter_ns()
+        cdef bint waits = False
+        info = error = None
+        token = begin_request(_Name(self._callers, single.correlation_id))
+        try:
+            info = partition.append(memoryview(self._buffer)[single.begin:single.end], single.acks == -1)
+            waits = single.acks == -1 and not partition.is_replicated(info[1] + 1)
+        except Exception as cause:
+            error = cause
+        finally:
+            end_request(token)
+        if not waits and error is None:
+            self._answer(single, info, partition.log.log_start_offset, received_ns, begun_ns)
+            return 0
+        held = HeldProduce.__new__(HeldProduce)
+        held.begin(self, single, caller, partition, info, received_ns, begun_ns)
+        self._connection.hold(held)
+        if waits:
+            self._held = held
+            self._watch(held.deadline)
+            held.wait()
+        else:
+            held.answer_error(error)
+        return 0
+
+    cdef int _answer(self, Single* single, info, log_start_offset, int64_t received_ns, int64_t begun_ns) except -1:
+        """Send the answer to a request that need not wait, and count it."""
+        cdef int64_t answered_ns = perf_counter_ns()
+        cdef bytes response = None
+        if single.acks:
+            response = _response(single, info[0], info[3], log_start_offset)
+        self._send(single, response, received_ns, begun_ns, answered_ns - begun_ns, answered_ns)
+        return 0
+
+    cdef int _send(
+        self, Single* single, bytes response, int64_t received_ns, int64_t begun_ns, int64_t local_ns, int64_t answered_ns
+    ) except -1:
+        cdef int64_t now_ns
+        cdef Py_ssize_t size = 0
+        times = self._times
+        if response is not None:
+            size = PyBytes_GET_SIZE(response) - _head_size(single)
+            self._transport.write(response)
+        now_ns = perf_counter_ns()
+        if self._outbox.is_paused or now_ns - received_ns >= times.slow.threshold_ns:
+            self._connection.note_produced(
+                single.correlation_id, size, received_ns, begun_ns, local_ns, answered_ns, now_ns
+            )
+        elif times.is_next_counted():
+            times.count(
+                begun_ns - received_ns,
+                local_ns,
+                max(0, answered_ns - begun_ns - local_ns),
+                now_ns - answered_ns,
+                now_ns - received_ns,
+            )
+        return 0
+
+    cdef int _watch(self, double deadline) except -1:
+        """Have the timer fire at the deadline or before."""
+        if self._timer is not None:
+            if self._fires_at <= deadline:
+                return 0
+            self._timer.cancel()
+        self._fires_at = deadline
+        self._timer = self._loop.call_at(deadline, self._time_out)
+
+    def _time_out(self):
+        cdef HeldProduce held = self._held
+        self._timer = None
+        if held is None:
+            return
+        if self._loop.time() < held.deadline:
+            self._watch(held.deadline)
+        else:
+            held.time_out()
+
+
+@cython.final
+cdef class HeldProduce:
+    """A request whose batch waits for replicas: the connection's exchange, see ``BegunRequest``, and its work."""
+
+    cdef readonly object correlation_id, overlaps, has_tags, usage, memory
+    cdef public object answer, is_answered, size, answered_ns, local_ns
+    cdef double deadline
+    cdef SingleRequests _way
+    cdef Single _single
+    cdef bytes _place
+    cdef object _caller, _partition, _info, _log_start_offset, _replicated
+    cdef int64_t _received_ns, _begun_ns
+    cdef bint _is_taken
+
+    cdef int begin(
+        self, SingleRequests way, Single* single, caller, partition, info, int64_t received_ns, int64_t begun_ns
+    ) except -1:
+        self._way = way
+        self._single = single[0]
+        # The buffer is another request's from now on.
+        self._place = PyBytes_FromStringAndSize(<char*>single.place, single.place_size)
+        self._single.place = <const uint8_t*>PyBytes_AS_STRING(self._place)
+        self._caller, self._partition, self._info = caller, partition, info
+        self._log_start_offset = partition.log.log_start_offset
+        self._received_ns, self._begun_ns = received_ns, begun_ns
+        self.correlation_id = single.correlation_id
+        self.overlaps = True
+        self.has_tags = single.version >= _FLEXIBLE
+        self.is_answered = False
+        self.size = 0
+        self.deadline = way._loop.time() + max(0, single.timeout_ms) / 1000.0
+        way._requests.take_to_produce(single.size)
+        self._is_taken = True
+        self.answered_ns = perf_counter_ns()
+        self.local_ns = self.answered_ns - begun_ns
+        return 0
+
+    cdef int wait(self) except -1:
+        self._replicated = self._partition.waiters.producers.add(self._info[1] + 1)
+        self._replicated.then(self._settled)
+        return 0
+
+    cdef int answer_error(self, error) except -1:
+        """Answer with the error, when the change that caused it is complete."""
+        way = self._way
+        cdef Single* asked = &self._single
+        single = SingleBatch(asked.acks, asked.timeout_ms, self._place, asked.index, memoryview(b""))
+        token = begin_request(self)
+        try:
+            outcome = single_outcome(way._context, self._partition, self._info, error)
+            way._connection.answer_held(self, answer_single(way._context, self._caller, single, outcome))
+        finally:
+            end_request(token)
+        return 0
+
+    cdef int time_out(self) except -1:
+        replicated, self._replicated = self._replicated, None
+        replicated.cancel()
+        self._way._held = None
+        self.answer_error(self._partition.timed_out(self._info[1] + 1, self._single.timeout_ms))
+        return 0
+
+    @property
+    def work(self):
+        """The object whose ``cancel`` ends the wait."""
+        return self
+
+    def cancel(self):
+        """Stop waiting, because the connection is lost. The batch stays."""
+        replicated, self._replicated = self._replicated, None
+        self._way._held = None
+        self.release()
+        if replicated is not None:
+            replicated.cancel()
+
+    def release(self):
+        """Release the memory of the request."""
+        if self._is_taken:
+            self._is_taken = False
+            self._way._requests.give_back_produced(self._single.size)
+
+    def end(self, int64_t now_ns):
+        """Count the request, whose response the kernel has."""
+        self._way._connection.note_produced(
+            self.correlation_id, 0, self._received_ns, self._begun_ns, self.local_ns, self.answered_ns, now_ns
+        )
+
+    def request_id(self):
+        """Return the client id and the correlation id."""
+        return f"{self._way._callers.client_id}/{self.correlation_id}"
+
+    def _settled(self, replicated):
+        """Answer, when the replicas have the batch; after an error, when the change that caused it is complete."""
+        if self._replicated is None:
+            return
+        self._replicated = None
+        self._way._held = None
+        if replicated.error is not None:
+            self._way._loop.call_soon(self._fail, replicated.error)
+        elif not replicated.is_cancelled:
+            self._succeed()
+
+    def _fail(self, error):
+        self.answer_error(error)
+
+    cdef int _succeed(self) except -1:
+        cdef bytes response
+        way = self._way
+        self.answered_ns = perf_counter_ns()
+        response = _response(&self._single, self._info[0], self._info[3], self._log_start_offset)
+        if way._connection.release_held(self):
+            self.release()
+            way._send(&self._single, response, self._received_ns, self._begun_ns, self.local_ns, self.answered_ns)
+        else:
+            way._connection.answer_held(self, [response[_head_size(&self._single):]])
+        return 0

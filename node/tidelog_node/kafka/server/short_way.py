@@ -1,0 +1,36 @@
+"""Choice of the short way of the listeners' connections: the compiled one if it exists, else none.
+
+``TIDELOG_PURE_PYTHON=1`` in the environment selects none. All requests then take the general way, whose outcome is the
+same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Final
+
+from tidelog_node.kafka.apis.produce import ProduceApi
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.served import Api
+from tidelog_node.kafka.server.connection import ShortWay
+
+
+def short_way_of(apis: Mapping[int, Api]) -> Callable[..., ShortWay] | None:
+    """Return the constructor of the short way of a connection that serves these APIs, None without one."""
+    return _SHORT_WAY if isinstance(apis.get(ApiKey.PRODUCE), ProduceApi) else None
+
+
+def _compiled() -> Callable[..., ShortWay] | None:
+    if os.environ.get("TIDELOG_PURE_PYTHON"):
+        return None
+    try:
+        module = import_module("tidelog_node.kafka.server._fast_single")
+    except ImportError:
+        return None
+    constructor: Callable[..., ShortWay] = module.SingleRequests
+    return constructor
+
+
+_SHORT_WAY: Final = _compiled()
