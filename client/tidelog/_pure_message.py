@@ -12,6 +12,7 @@ TIMESTAMP_LOG_APPEND_TIME = 2
 
 Headers = list[tuple[str, bytes | None]]
 
+
 class Message:
     """A record that was read or delivered, or an event of a partition, whose :meth:`error` is not None."""
 

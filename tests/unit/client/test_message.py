@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import pickle
 import weakref
 from collections.abc import Iterator
