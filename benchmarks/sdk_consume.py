@@ -52,7 +52,7 @@ class _Side:
 
 def run(options: Options, bootstrap_servers: str, kafka_bootstrap_servers: str) -> list[Result]:
     """Measure each way to read, with values of 100 bytes."""
-    count = options.pick(400_000, 100_000)
+    count = options.pick(400_000, 200_000)
     options.say("consume(): filling the topics")
     _fill(bootstrap_servers, LARGE, count, {})
     _fill(bootstrap_servers, SMALL, count, _SMALL_BATCH)
