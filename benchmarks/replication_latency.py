@@ -26,6 +26,7 @@ from benchmarks.replication_trace import TRACE_FILE, NodeTrace
 from benchmarks.result import Bar, Result
 from benchmarks.rounds import quantile
 from benchmarks.suite import run_alone
+from tidelog.producer.requests import EncodedRequest
 from tidelog.producer.stream import NodeStream
 from tidelog.testing import LocalCluster
 from tidelog.testing.process import Place
@@ -137,7 +138,7 @@ def _traced_streams() -> Iterator[Mapping[int, _Exchange]]:
     send = NodeStream.send
 
     async def traced_send(
-        self: NodeStream, request: Awaitable[pb.ProduceStreamRequest], timeout_s: float, *, wait: bool = True
+        self: NodeStream, request: Awaitable[EncodedRequest], timeout_s: float, *, wait: bool = True
     ) -> pb.ProduceResponse:
         sent_s = time.monotonic()
         response = await send(self, request, timeout_s, wait=wait)

@@ -1,23 +1,16 @@
-"""Message, and the messages of decoded records; ``_fast_message`` is the compiled twin."""
+"""A record that was read or delivered, or an event; ``_fast_message`` is the compiled twin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog_foundation.errors import KafkaError
-
-if TYPE_CHECKING:
-    # Not at run time: programs that read no records do without the codecs.
-    from tidelog_foundation.records import Record
 
 TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1
 TIMESTAMP_LOG_APPEND_TIME = 2
 
 Headers = list[tuple[str, bytes | None]]
-
-_TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
 
 
 class Message:
@@ -138,24 +131,3 @@ class Message:
         return (
             f"Message(topic={self._topic!r}, partition={self._partition}, offset={self._offset}, error={self._error})"
         )
-
-
-def messages_of(records: Iterable[Record], topic: str, partition: int, leader_epoch: int) -> list[Message]:
-    """Return a message for each record of a partition; ``leader_epoch`` is -1 if it is unknown."""
-    epoch = leader_epoch if leader_epoch >= 0 else None
-    types, unknown = _TIMESTAMP_TYPES, (TIMESTAMP_NOT_AVAILABLE, -1)
-    return [
-        Message(
-            topic,
-            partition,
-            record.offset,
-            record.key,
-            record.value,
-            list(record.headers) if record.headers else None,
-            None,
-            (types[record.timestamp_type], record.timestamp_ms) if record.timestamp_ms >= 0 else unknown,
-            None,
-            epoch,
-        )
-        for record in records
-    ]

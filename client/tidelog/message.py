@@ -15,14 +15,14 @@ from tidelog._pure_message import (
 from tidelog_foundation.errors import KafkaError
 
 if TYPE_CHECKING:
-    from tidelog._pure_message import Message, messages_of
+    from tidelog._pure_message import Message
 else:
     try:
         if os.environ.get("TIDELOG_PURE_PYTHON"):
             raise ImportError("the pure engine is selected")
-        from tidelog._fast_message import Message, messages_of
+        from tidelog._fast_message import Message
     except ImportError:
-        from tidelog._pure_message import Message, messages_of
+        from tidelog._pure_message import Message
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -36,7 +36,6 @@ __all__ = [
     "Message",
     "ThrottleEvent",
     "TopicPartition",
-    "messages_of",
 ]
 
 OFFSET_BEGINNING = -2

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
 
@@ -14,6 +14,7 @@ from tidelog.cluster.failures import ConnectionFailures
 from tidelog.cluster.request_ids import NamedCalls, RequestIds
 from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.telemetry.measures import ConnectionMeasures
+from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
@@ -35,6 +36,7 @@ _DISCONNECTED = UNREACHABLE | INSECURE | {ErrorCode._RESOLVE}
 """The errors of an address without a connection."""
 UNANSWERED = _DISCONNECTED | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode._TIMED_OUT}
 """The errors of a call that the other side has not answered."""
+_PRODUCE_STREAM = "/tidelog.v1.LogService/ProduceStream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Connection:
     admin: AdminServiceAsyncStub
     groups: GroupServiceAsyncStub
     transactions: TransactionServiceAsyncStub
+    produce_stream: Callable[[], Any]
+    """``log.ProduceStream`` for requests that are encoded already."""
     failures: ConnectionFailures
     measures: ConnectionMeasures
 
@@ -140,6 +144,7 @@ class Connections:
                 AdminServiceStub(named),
                 GroupServiceStub(named),
                 TransactionServiceStub(named),
+                named.stream_stream(_PRODUCE_STREAM, response_deserializer=pb.ProduceStreamResponse.FromString),
                 self.failures,
                 self.measures,
             )

@@ -109,11 +109,18 @@ class Consumer(AssignedConsumer):
             KafkaException: _DESTROY if closed.
             ValueError: ``num_messages`` is negative or above 1,000,000.
         """
+        messages: list[Message] = []
+        if self._lifetime.ended is None and num_messages > 0:
+            try:
+                if self._queue.fill(messages, num_messages):
+                    return messages
+            except BaseException:
+                self._unread_messages(messages)
+                raise
         self._check_open()
         if not 0 <= num_messages <= MAX_MESSAGES:
             raise ValueError(f"num_messages must be from 0 to {MAX_MESSAGES}, not {num_messages}")
         deadline = _deadline(timeout)
-        messages: list[Message] = []
         self._begin_poll()
         try:
             while True:

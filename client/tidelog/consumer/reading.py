@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog.consumer.columns import decode_rows, readable_batches
+from tidelog.consumer.columns import decode_rows
 from tidelog.consumer.core.events import Deliver
-from tidelog.message import Message, messages_of
-from tidelog_foundation.records import Record, RecordBatchHeader, iter_headers, read_parts
+from tidelog.message import Message
+from tidelog_foundation.records import COMPILED, summarize_batches
+from tidelog_foundation.records.reader import RECORDS_AT_ONCE
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from tidelog.consumer._pure_message_reader import MessageReader
+else:
+    try:
+        if not COMPILED:
+            raise ImportError("the pure engine is selected")
+        from tidelog.consumer._fast_message_reader import MessageReader
+    except ImportError:
+        from tidelog.consumer._pure_message_reader import MessageReader
 
 
 class Reading:
@@ -24,33 +33,32 @@ class Reading:
         self.item = item
         self.next_offset = item.offset
         self.leader_epoch = -1
-        self._batches: Iterator[tuple[int, RecordBatchHeader]] | None = None
-        self._epoch = -1
-        self._parts: Iterator[list[Record]] = iter(())
-        self._records: Sequence[Record] = ()
-        self._at = 0
+        self._messages: MessageReader | None = None
         self._columns: Any = None
         self._row = 0
 
     def messages(self, most: int) -> list[Message]:
-        """Return up to ``most`` messages of one batch; none at the end.
+        """Return up to ``most`` messages; none at the end.
 
         Raises:
-            TidelogError: a batch is damaged or cannot be decoded.
+            TidelogError: a batch is damaged or cannot be decoded; earlier calls returned the messages before it.
         """
         self._columns = None
-        if self._at >= len(self._records) and not self._next_part():
+        item = self.item
+        reader = self._messages
+        if reader is None:
+            reader = MessageReader(item.topic, item.partition, item.records, item.aborted, self.next_offset)
+            self._messages = reader
+        found = reader.read(min(most, RECORDS_AT_ONCE))
+        if found:
+            self.next_offset, self.leader_epoch = reader.next_offset, reader.leader_epoch
+        else:
             self._end()
-            return []
-        records = self._records[self._at : self._at + most]
-        self._at += len(records)
-        self.next_offset = records[-1].offset + 1
-        self.leader_epoch = self._epoch
-        return messages_of(records, self.item.topic, self.item.partition, self._epoch)
+        return found
 
     def go_back(self, offset: int) -> None:
         """Continue at ``offset``, because the application did not take the later messages."""
-        self._forget_records()
+        self._messages = None
         self._columns = None
         self.next_offset = offset
 
@@ -61,7 +69,7 @@ class Reading:
             TidelogError: see :meth:`messages`; earlier calls returned the rows before the damage.
             ModuleNotFoundError: pyarrow is not installed.
         """
-        self._forget_records()
+        self._messages = None
         if self._columns is None or self._row >= self._columns.num_rows:
             # Decode once more after the last row: rows end before damage, which must be reported.
             self._columns, self._row = decode_rows(self.item, self.next_offset), 0
@@ -73,29 +81,7 @@ class Reading:
         self.next_offset = rows.column("offset")[-1].as_py() + 1
         return rows
 
-    def _next_part(self) -> bool:
-        """Decode the next records. A large batch is decoded in parts, because records take many times its bytes."""
-        if self._batches is None:
-            self._batches = readable_batches(self.item)
-        while not (records := next(self._parts, None)):
-            header = self._next_batch(self._batches)
-            if header is None:
-                return False
-            self._epoch = header.partition_leader_epoch
-        self._records, self._at = records, 0
-        return True
-
-    def _next_batch(self, batches: Iterator[tuple[int, RecordBatchHeader]]) -> RecordBatchHeader | None:
-        for position, header in batches:
-            if header.next_offset > self.next_offset:
-                self._parts = read_parts(self.item.records, position, self.next_offset)
-                return header
-        return None
-
-    def _forget_records(self) -> None:
-        self._parts, self._records, self._at, self._batches = iter(()), (), 0, None
-
     def _end(self) -> None:
-        for _, header in iter_headers(self.item.records):
-            if header.next_offset > self.next_offset:
-                self.next_offset, self.leader_epoch = header.next_offset, header.partition_leader_epoch
+        summary = summarize_batches(self.item.records)
+        if summary.next_offset > self.next_offset:
+            self.next_offset, self.leader_epoch = summary.next_offset, summary.leader_epoch

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _MADE_AT_ONCE = 500
-"""The number of messages that poll() creates at once and returns one by one."""
+"""The number of messages that are created at once for poll() and for calls of consume() that ask for fewer."""
 
 _Item: TypeAlias = Deliver | Report | Message
 R = TypeVar("R")
@@ -136,7 +136,7 @@ class RecordQueue:
                 self._move(self._reading.item, offset + 1, -1 if epoch is None else epoch)
 
     def has_read(self) -> bool:
-        """Return True if :meth:`take_ready` has returned messages since the last call."""
+        """Return True if :meth:`take_ready` or :meth:`fill` has returned messages since the last call."""
         with self._lock:
             seen, self._seen = self._seen, len(self._ready)
             return seen != self._seen
@@ -164,12 +164,31 @@ class RecordQueue:
     def take(self, most: int) -> list[Message]:
         """Return up to ``most`` available records and events, and move the application's positions past them."""
         messages = self._take_made(most)
-        while len(messages) < most:
-            found = self._read(lambda reading: reading.messages(most - len(messages)), self._consume)
+        while (wanted := most - len(messages)) > 0:
+            if wanted >= _MADE_AT_ONCE:
+                found = self._read(lambda reading: reading.messages(most - len(messages)), self._consume)
+            elif isinstance(found := self._read_ahead(), list):
+                found = self._take_made(wanted)
             if found is None:
                 break
             messages.extend([found] if isinstance(found, Message) else found)
         return messages
+
+    def fill(self, messages: list[Message], most: int) -> bool:
+        """Add the next ``most`` messages to a list if they exist already and no call is pending; else return False.
+
+        An interrupt leaves no message outside of both the list and the queue.
+        """
+        with self._lock:
+            ready = self._ready
+            if len(ready) < most or self._calls:
+                return False
+            if most == 1:
+                messages.append(ready[-1])
+            else:
+                messages += ready[: -most - 1 : -1]
+            del ready[-most:]
+            return True
 
     def take_ready(self) -> Message | None:
         """Return the next message if it exists already and no call is pending."""
@@ -182,8 +201,7 @@ class RecordQueue:
             if (ready := self.take_ready()) is not None:
                 return ready
             self._forget_made()
-            found = self._read(lambda reading: reading.messages(_MADE_AT_ONCE), self._make_ready)
-            if not isinstance(found, list):
+            if not isinstance(found := self._read_ahead(), list):
                 return found
         return None
 
@@ -219,9 +237,7 @@ class RecordQueue:
     def _take_made(self, most: int) -> list[Message]:
         with self._lock:
             taken: list[Message] = []
-            if not self._calls:
-                while self._ready and len(taken) < most:
-                    taken.append(self._ready.pop())
+            self.fill(taken, min(most, len(self._ready)))
             if not self._ready:
                 self._forget_made()
             self.settle()
@@ -245,6 +261,10 @@ class RecordQueue:
             elif take(reading, found):
                 return found
         return None
+
+    def _read_ahead(self) -> list[Message] | Message | None:
+        """Create the next messages to return one by one, or return an event; None if there is nothing."""
+        return self._read(lambda reading: reading.messages(_MADE_AT_ONCE), self._make_ready)
 
     def _make_ready(self, reading: Reading, made: list[Message]) -> bool:
         with self._lock:

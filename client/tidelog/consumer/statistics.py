@@ -17,7 +17,7 @@ from tidelog.consumer.core.commits import Commits
 from tidelog.consumer.core.events import Fetched
 from tidelog.consumer.core.partition import PartitionState
 from tidelog.consumer.core.positions import Positions
-from tidelog_foundation.records import iter_headers
+from tidelog_foundation.records import summarize_batches
 
 NO_OFFSET = -1001
 """librdkafka's OFFSET_INVALID."""
@@ -42,7 +42,7 @@ class Tally:
         for result in () if fetched is None else fetched.results:
             if result.records:
                 counts = self.received[result.spec.topic, result.spec.partition]
-                counts[0] += sum(header.record_count for _, header in iter_headers(result.records))
+                counts[0] += summarize_batches(result.records).record_count
                 counts[1] += len(result.records)
                 size += len(result.records)
         self.nodes[node_id].end(began_s, failed=fetched is None, size=size)

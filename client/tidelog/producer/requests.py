@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
 
 from tidelog.producer.core.batch import Batch
 from tidelog.producer.core.events import BatchAcknowledged, BatchFailed, Send
@@ -24,27 +27,46 @@ async def encode_batches(send: Send, *, in_thread: bool) -> list[bytes]:
     return _encode(send)
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedRequest:
+    """A ProduceRequest as the parts of its encoding.
+
+    A record is copied once more on its way to gRPC. protobuf would copy it into the message, out of it, and whenever
+    the memory of the encoded message grows.
+    """
+
+    parts: Sequence[bytes]
+    size: int
+
+    def stream_message(self, correlation_id: int) -> bytes:
+        """Return the encoded ProduceStreamRequest."""
+        first = pb.ProduceStreamRequest(correlation_id=correlation_id).SerializeToString()
+        return b"".join((first, _REQUEST_KEY, _varint(self.size), *self.parts))
+
+    def message(self) -> pb.ProduceRequest:
+        """Return the request for the unary method."""
+        return pb.ProduceRequest.FromString(b"".join(self.parts))
+
+
 def produce_request(
     send: Send, encoded: Sequence[bytes], acks: pb.Acks.ValueType, timeout_ms: int, transactional_id: str | None
-) -> pb.ProduceStreamRequest:
-    """Return one request for batches of distinct partitions, without its correlation id.
-
-    It is built in place from the outside in, because adding a message to another one copies all its records.
-    """
-    message = pb.ProduceStreamRequest()
-    request = message.request
-    request.acks = acks
-    request.timeout_ms = timeout_ms
+) -> EncodedRequest:
+    """Return one request for batches of distinct partitions."""
+    head = pb.ProduceRequest(acks=acks, timeout_ms=timeout_ms)
     if transactional_id is not None:
-        request.transactional_id = transactional_id
-        request.transaction_version = send.transaction_version
-    topics: dict[str, pb.ProduceTopic] = {}
+        head.transactional_id = transactional_id
+        head.transaction_version = send.transaction_version
+    topics: dict[str, list[bytes]] = {}
     for batch, records in zip(send.batches, encoded, strict=True):
-        topic = topics.get(batch.topic)
-        if topic is None:
-            topic = topics[batch.topic] = request.topics.add(name=batch.topic)
-        topic.partitions.add(index=batch.partition, records=records)
-    return message
+        parts = topics.get(batch.topic)
+        if parts is None:
+            parts = topics[batch.topic] = [pb.ProduceTopic(name=batch.topic).SerializeToString()]
+        index = pb.ProducePartition(index=batch.partition).SerializeToString()
+        parts += _field(_PARTITIONS_KEY, [index, _RECORDS_KEY, _varint(len(records)), records])
+    whole = [head.SerializeToString()]
+    for parts in topics.values():
+        whole += _field(_TOPICS_KEY, parts)
+    return EncodedRequest(whole, sum(map(len, whole)))
 
 
 def outcomes(
@@ -82,6 +104,32 @@ def _outcome(
     is_news = result.HasField("current_leader") and learn_leader(batch.topic, batch.partition, result.current_leader)
     error = error_for(result.error.code, result.error.message)
     return BatchFailed(batch.batch_id, attempt, error, is_news, is_refused=is_first and error.code in REFUSALS)
+
+
+def _field(key: bytes, content: Sequence[bytes]) -> list[bytes]:
+    """Return the parts of a field of protobuf whose content has a length."""
+    return [key, _varint(sum(map(len, content))), *content]
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _key(message_type: type[Message], name: str) -> bytes:
+    return _varint(message_type.DESCRIPTOR.fields_by_name[name].number << 3 | _WITH_LENGTH)
+
+
+_WITH_LENGTH = 2
+"""The wire type of messages, bytes and text."""
+_REQUEST_KEY = _key(pb.ProduceStreamRequest, "request")
+_TOPICS_KEY = _key(pb.ProduceRequest, "topics")
+_PARTITIONS_KEY = _key(pb.ProduceTopic, "partitions")
+_RECORDS_KEY = _key(pb.ProducePartition, "records")
 
 
 def _encode(send: Send) -> list[bytes]:

@@ -35,7 +35,15 @@ from tidelog.producer.core.transaction_manager import TransactionManager
 from tidelog.producer.core.transaction_requests import Answered, Ask, Unanswered
 from tidelog.producer.hooks import Hooks
 from tidelog.producer.reports import DeliveryReports
-from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request, unconfirmed
+from tidelog.producer.requests import (
+    ACKS,
+    EncodedRequest,
+    encode_batches,
+    failures,
+    outcomes,
+    produce_request,
+    unconfirmed,
+)
 from tidelog.producer.statistics import Tally, statistics_json
 from tidelog.producer.stream import NodeStream, StreamRefusedError
 from tidelog.telemetry.measures import ProducerMeasures
@@ -226,7 +234,7 @@ class Sender:
             is_first = False
             request = await encoding
             connection = self._cluster.connection(send.node_id)
-            response = await connection.call(lambda c: c.log.Produce(request.request, timeout=timeout_s))
+            response = await connection.call(lambda c: c.log.Produce(request.message(), timeout=timeout_s))
         finally:
             encoding.cancel()
         if not waits:
@@ -236,7 +244,7 @@ class Sender:
             self._tell_throttled(send.node_id, response.throttle_time_ms)
         return outcomes(send, response, self._cluster.learn_leader, is_first=is_first)
 
-    async def _request(self, send: Send, timeout_ms: int) -> pb.ProduceStreamRequest:
+    async def _request(self, send: Send, timeout_ms: int) -> EncodedRequest:
         encoded = await encode_batches(send, in_thread=self._config.compression_type != "none")
         self._tally.begin(send.node_id, send.batches, encoded)
         for batch in send.batches:

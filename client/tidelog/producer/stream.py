@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 import grpc.aio
 
 from tidelog.cluster.connections import Connection
+from tidelog.producer.requests import EncodedRequest
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import INSECURE, ErrorCode, error_for
 
@@ -33,7 +34,7 @@ class NodeStream:
     def __init__(self, connection: Connection) -> None:
         self.address = connection.address
         self._connection = connection
-        self._call = connection.log.ProduceStream()
+        self._call = connection.produce_stream()
         self._write_lock = asyncio.Lock()
         self._answers: dict[int, asyncio.Future[pb.ProduceResponse]] = {}
         self._next_id = 0
@@ -46,7 +47,7 @@ class NodeStream:
         return self._failure is not None
 
     async def send(
-        self, request: Awaitable[pb.ProduceStreamRequest], timeout_s: float, *, wait: bool = True
+        self, request: Awaitable[EncodedRequest], timeout_s: float, *, wait: bool = True
     ) -> pb.ProduceResponse:
         """Send a request and wait for its answer; if ``wait`` is false, return an empty answer at once.
 
@@ -104,14 +105,13 @@ class NodeStream:
         self._answers[correlation_id] = answer
         return correlation_id, answer
 
-    async def _write(self, correlation_id: int, request: Awaitable[pb.ProduceStreamRequest]) -> None:
+    async def _write(self, correlation_id: int, request: Awaitable[EncodedRequest]) -> None:
         async with self._write_lock:
-            message = await request
-            message.correlation_id = correlation_id
+            encoded = await request
             if self._failure is not None:
                 raise self._failure
             try:
-                await self._call.write(message)
+                await self._call.write(encoded.stream_message(correlation_id))
             except grpc.aio.AioRpcError as error:
                 self._fail(await self._failure_of(error))
             except asyncio.InvalidStateError:

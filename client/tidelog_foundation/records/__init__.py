@@ -14,6 +14,7 @@ from tidelog_foundation.records.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    BatchesSummary,
     BatchScan,
     RecordBatchHeader,
     assign_offsets,
@@ -29,7 +30,7 @@ from tidelog_foundation.records.reader import (
     read_records,
 )
 from tidelog_foundation.records.recompression import compress_records
-from tidelog_foundation.records.scan import iter_headers, parse_header, scan_batches
+from tidelog_foundation.records.scan import iter_headers, parse_header, scan_batches, summarize_batches
 from tidelog_foundation.records.transactions import data_batches, without_aborted
 from tidelog_foundation.records.validation import (
     ProducedBatch,

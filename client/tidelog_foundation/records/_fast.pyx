@@ -19,7 +19,7 @@ from tidelog_foundation.records._fast_walk cimport Block, Walk
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records._fast_encoder import MAX_RECORDS_SIZE, RecordEncoder
-from tidelog_foundation.records._fast_scan import parse_header, scan_batches, validate_batch
+from tidelog_foundation.records._fast_scan import parse_header, scan_batches, summarize_batches, validate_batch
 from tidelog_foundation.records._fast_search import find_greatest, find_keyless, find_outside, find_timestamp, summarize_records
 from tidelog_foundation.records._fast_walk import MIN_RECORD_SIZE
 from tidelog_foundation.records.columns import ColumnBuffers

@@ -12,12 +12,25 @@ from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsig
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from tidelog_foundation.records._header cimport (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    COVERED,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+    Header,
+    batch_size,
+    next_offset,
+    read_header,
+)
 
 from crc32c import crc32c
 
 from tidelog_foundation.records import _pure_scan, header as _header
-from tidelog_foundation.records.header import BatchScan, RecordBatchHeader
+from tidelog_foundation.records.header import BatchesSummary, BatchScan, RecordBatchHeader
 
 cdef extern from *:
     """
@@ -27,67 +40,15 @@ cdef extern from *:
     object TIDELOG_NEW_TUPLE(object type, Py_ssize_t size)
 
 cdef enum:
-    HEADER_SIZE = 61
-    LOG_OVERHEAD = 12
-    COVERED = 21
     FIELDS = 12
 
 assert _header.HEADER_SIZE == HEADER_SIZE and _header.LOG_OVERHEAD == LOG_OVERHEAD
+assert _header.COMPRESSION_MASK == COMPRESSION_MASK and _header.TIMESTAMP_TYPE_MASK == TIMESTAMP_TYPE_MASK
+assert _header.CONTROL_MASK == CONTROL_MASK
 assert _header.ATTRIBUTES_POSITION == COVERED and len(RecordBatchHeader._fields) == FIELDS
 
 cdef object _HEADER_TYPE = RecordBatchHeader
 cdef object _crc32c = crc32c
-
-
-cdef struct Header:
-    int64_t base_offset
-    int32_t batch_length
-    int32_t partition_leader_epoch
-    uint32_t crc
-    int16_t attributes
-    int32_t last_offset_delta
-    int64_t base_timestamp
-    int64_t max_timestamp
-    int64_t producer_id
-    int16_t producer_epoch
-    int32_t base_sequence
-    int32_t record_count
-
-
-cdef inline uint16_t _read16(const uint8_t* place) noexcept nogil:
-    return <uint16_t>(<uint16_t>place[0] << 8 | place[1])
-
-
-cdef inline uint32_t _read32(const uint8_t* place) noexcept nogil:
-    return <uint32_t>place[0] << 24 | <uint32_t>place[1] << 16 | <uint32_t>place[2] << 8 | place[3]
-
-
-cdef inline uint64_t _read64(const uint8_t* place) noexcept nogil:
-    return <uint64_t>_read32(place) << 32 | _read32(place + 4)
-
-
-cdef inline bint _read_header(const uint8_t* place, Header* header) noexcept nogil:
-    """Read a header that is fully in the buffer; return False for one that the pure twin rejects."""
-    header.base_offset = <int64_t>_read64(place)
-    header.batch_length = <int32_t>_read32(place + 8)
-    header.partition_leader_epoch = <int32_t>_read32(place + 12)
-    header.crc = _read32(place + 17)
-    header.attributes = <int16_t>_read16(place + 21)
-    header.last_offset_delta = <int32_t>_read32(place + 23)
-    header.base_timestamp = <int64_t>_read64(place + 27)
-    header.max_timestamp = <int64_t>_read64(place + 35)
-    header.producer_id = <int64_t>_read64(place + 43)
-    header.producer_epoch = <int16_t>_read16(place + 51)
-    header.base_sequence = <int32_t>_read32(place + 53)
-    header.record_count = <int32_t>_read32(place + 57)
-    return (
-        place[16] == 2
-        and header.batch_length >= HEADER_SIZE - LOG_OVERHEAD
-        and header.base_offset >= 0
-        and header.last_offset_delta >= 0
-        and header.last_offset_delta < INT64_MAX - header.base_offset
-        and header.record_count >= 0
-    )
 
 
 cdef inline int _put(object header, Py_ssize_t place, object number) except -1:
@@ -113,9 +74,9 @@ cdef object _as_tuple(const Header* fields):
     return header
 
 
-cdef bint _is_unchanged(const uint8_t* place, const Header* header) except -1:
+cdef bint is_unchanged(const uint8_t* place, const Header* header) except -1:
     """Return True if the whole batch at a position matches its header's CRC."""
-    cdef Py_ssize_t size = <Py_ssize_t>header.batch_length + LOG_OVERHEAD - COVERED
+    cdef Py_ssize_t size = batch_size(header) - COVERED
     cdef uint32_t actual = _crc32c(PyMemoryView_FromMemory(<char*>place + COVERED, size, PyBUF_READ))
     return actual == header.crc
 
@@ -129,7 +90,7 @@ def parse_header(buffer, Py_ssize_t position=0, first_position=0):
     is_sound = (
         position >= 0
         and view.len - position >= HEADER_SIZE
-        and _read_header(<const uint8_t*>view.buf + position, &header)
+        and read_header(<const uint8_t*>view.buf + position, &header)
     )
     PyBuffer_Release(&view)
     return _as_tuple(&header) if is_sound else _header.parse_header(buffer, position, first_position)
@@ -146,9 +107,9 @@ def validate_batch(buffer, Py_ssize_t position=0, first_position=0):
         if position >= 0 and view.len - position >= HEADER_SIZE:
             place = <const uint8_t*>view.buf + position
             is_sound = (
-                _read_header(place, &header)
-                and <Py_ssize_t>header.batch_length + LOG_OVERHEAD <= view.len - position
-                and _is_unchanged(place, &header)
+                read_header(place, &header)
+                and batch_size(&header) <= view.len - position
+                and is_unchanged(place, &header)
             )
     finally:
         PyBuffer_Release(&view)
@@ -166,15 +127,37 @@ def scan_batches(buffer, int64_t first_position=0, int64_t least_offset=0):
     data = <const uint8_t*>view.buf
     try:
         while view.len - place >= HEADER_SIZE:
-            if not _read_header(data + place, &header) or header.base_offset < least_offset:
+            if not read_header(data + place, &header) or header.base_offset < least_offset:
                 break
-            if <Py_ssize_t>header.batch_length + LOG_OVERHEAD > view.len - place or not _is_unchanged(data + place, &header):
+            if batch_size(&header) > view.len - place or not is_unchanged(data + place, &header):
                 break
             batches.append((first_position + place, _as_tuple(&header)))
-            place += <Py_ssize_t>header.batch_length + LOG_OVERHEAD
-            least_offset = header.base_offset + header.last_offset_delta + 1
+            place += batch_size(&header)
+            least_offset = next_offset(&header)
     finally:
         PyBuffer_Release(&view)
     with memoryview(buffer) as whole, whole[place:] as remaining:
         rest = _pure_scan.scan_batches(remaining, first_position + place, least_offset)
     return BatchScan(batches + rest.batches, place + rest.size, rest.wanted, rest.fault)
+
+
+def summarize_batches(buffer):
+    """Return the sum of the record counts, the end and the greatest leader epoch of the whole batches."""
+    cdef Py_buffer view
+    cdef const uint8_t* data
+    cdef Py_ssize_t place = 0
+    cdef Header header
+    cdef bint is_sound = True
+    cdef int64_t records = 0, end = -1, epoch = -1
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    data = <const uint8_t*>view.buf
+    while view.len - place >= HEADER_SIZE:
+        is_sound = read_header(data + place, &header)
+        if not is_sound or batch_size(&header) > view.len - place:
+            break
+        records += header.record_count
+        end = max(end, next_offset(&header))
+        epoch = max(epoch, header.partition_leader_epoch)
+        place += batch_size(&header)
+    PyBuffer_Release(&view)
+    return BatchesSummary(records, end, epoch) if is_sound else _pure_scan.summarize_batches(buffer)

@@ -3,6 +3,8 @@
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from tidelog_foundation.records._header cimport Header
+
 cdef enum:
     BLOCK = 128
 
@@ -34,6 +36,9 @@ cdef class Walk:
     cdef int64_t append_time
     cdef int timestamp_type
 
+    cdef int begin(self, const Header* header, const uint8_t* data, Py_ssize_t size) except -1
+    cdef int begin_in(self, const Header* header, object data) except -1
+    cdef int check(self) except -1
     cdef Py_ssize_t next_block(self, Block* block) except -1 nogil
     cdef object fault(self, int number)
     cdef int64_t timestamp(self, int64_t delta) noexcept nogil

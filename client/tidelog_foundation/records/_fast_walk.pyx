@@ -14,6 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from tidelog_foundation.records._bytes cimport raw_varint, read_varint
+from tidelog_foundation.records._header cimport TIMESTAMP_TYPE_MASK, Header
 
 from tidelog_foundation.records import _faults
 
@@ -209,22 +210,55 @@ cdef Py_ssize_t _read_block(
 cdef class Walk:
     """A walk over one batch's records that checks the bounds of each; it holds the buffer for its lifetime."""
 
-    def __cinit__(self, data, header):
+    def __cinit__(self, data=None, header=None):
+        """Begin with one batch; without ``data``, :meth:`begin` or :meth:`begin_in` follows."""
+        cdef Header fields
+        if data is None:
+            return
+        fields.base_offset = header.base_offset
+        fields.last_offset_delta = header.last_offset_delta
+        fields.base_timestamp = header.base_timestamp
+        fields.max_timestamp = header.max_timestamp
+        fields.attributes = header.attributes
+        fields.record_count = header.record_count
+        self.begin_in(&fields, data)
+
+    cdef int begin_in(self, const Header* header, object data) except -1:
+        """Begin with the records of a batch, and hold their buffer until the next call."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        PyBuffer_Release(&self.view)
+        self.view = view
+        return self.begin(header, <const uint8_t*>view.buf, view.len)
+
+    cdef int begin(self, const Header* header, const uint8_t* data, Py_ssize_t size) except -1:
+        """Begin with the records of a batch, which the caller keeps in memory."""
         self.base_offset = header.base_offset
         self.last_offset_delta = header.last_offset_delta
         self.base_timestamp = header.base_timestamp
         self.append_time = header.max_timestamp
-        self.timestamp_type = header.attributes >> 3 & 1
+        self.timestamp_type = (header.attributes & TIMESTAMP_TYPE_MASK) != 0
         self.count = header.record_count
         self.previous = -1
         self.position = 0
         self.index = 0
-        PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
-        self.data = <const uint8_t*>self.view.buf
-        self.size = self.view.len
+        self.data = data
+        self.size = size
         # Division, because the product with a claimed count could overflow.
-        if self.count > self.size // _MIN_RECORD_SIZE:
+        if self.count > size // _MIN_RECORD_SIZE:
             raise self.fault(FAULT_COUNT)
+        return 0
+
+    cdef int check(self) except -1:
+        """Walk the rest of the batch and return to the present position. Raise CorruptRecordError for a malformed rest."""
+        cdef Block block
+        cdef Py_ssize_t position = self.position, index = self.index
+        cdef int64_t previous = self.previous
+        with nogil:
+            while self.next_block(&block):
+                pass
+        self.position, self.index, self.previous = position, index, previous
+        return 0
 
     def __dealloc__(self):
         PyBuffer_Release(&self.view)

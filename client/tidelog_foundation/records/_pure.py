@@ -26,6 +26,7 @@ from tidelog_foundation.records._faults import (
     malformed,
 )
 from tidelog_foundation.records._pure_scan import scan_batches as scan_batches
+from tidelog_foundation.records._pure_scan import summarize_batches as summarize_batches
 from tidelog_foundation.records._pure_scan import validate_batch as validate_batch
 from tidelog_foundation.records.columns import BinaryBuffers, ColumnBuffers
 from tidelog_foundation.records.header import (

@@ -8,6 +8,7 @@ from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records.header import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
+    BatchesSummary,
     BatchScan,
     Buffer,
     RecordBatchHeader,
@@ -54,6 +55,22 @@ def scan_batches(buffer: Buffer, first_position: int = 0, least_offset: int = 0)
     except CorruptRecordError as fault:
         return BatchScan(batches, place, 0, fault)
     return BatchScan(batches, place, wanted, None)
+
+
+def summarize_batches(buffer: Buffer) -> BatchesSummary:
+    """Return the summary of whole batches; see :func:`tidelog_foundation.records.summarize_batches`."""
+    place, end, found = 0, len(buffer), BatchesSummary(0, -1, -1)
+    while end - place >= HEADER_SIZE:
+        header = parse_header(buffer, place)
+        place += header.size_in_bytes
+        if place > end:
+            break
+        found = BatchesSummary(
+            found.record_count + header.record_count,
+            max(found.next_offset, header.next_offset),
+            max(found.leader_epoch, header.partition_leader_epoch),
+        )
+    return found
 
 
 def _disordered(header: RecordBatchHeader, position: int, least_offset: int) -> CorruptRecordError:

@@ -143,6 +143,18 @@ class BatchScan(NamedTuple):
     fault: CorruptRecordError | None
 
 
+class BatchesSummary(NamedTuple):
+    """The facts about whole batches, without a look at their records.
+
+    ``record_count`` is the sum of the headers' counts, control records included. ``next_offset`` is the greatest of all
+    batches, and so is ``leader_epoch``; both are -1 without batches.
+    """
+
+    record_count: int
+    next_offset: int
+    leader_epoch: int
+
+
 def parse_header(buffer: Buffer, position: int = 0, first_position: int = 0) -> RecordBatchHeader:
     """Return the header at a position; the rest of the batch may be missing.
 

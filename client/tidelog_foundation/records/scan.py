@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog_foundation.records._engine import engine
-from tidelog_foundation.records.header import HEADER_SIZE, BatchScan, Buffer, RecordBatchHeader
+from tidelog_foundation.records.header import HEADER_SIZE, BatchesSummary, BatchScan, Buffer, RecordBatchHeader
 
 parse_header = engine.parse_header
 """``parse_header(buffer, position=0, first_position=0)``: see :func:`tidelog_foundation.records.header.parse_header`.
@@ -39,3 +39,12 @@ def scan_batches(buffer: Buffer, first_position: int = 0, least_offset: int = 0)
     nothing. The records are not walked, because the CRC proves that they are as the producer wrote them.
     """
     return engine.scan_batches(buffer, first_position, least_offset)
+
+
+def summarize_batches(buffer: Buffer) -> BatchesSummary:
+    """Return the summary of the batches in a buffer, up to a torn tail.
+
+    Raises:
+        CorruptRecordError: :func:`parse_header` rejects a header.
+    """
+    return engine.summarize_batches(buffer)

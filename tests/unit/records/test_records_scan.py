@@ -15,13 +15,16 @@ from seeds import reproducible, seed_blocks
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records import (
     HEADER_SIZE,
+    BatchesSummary,
     BatchScan,
     RecordBatchBuilder,
     RecordBatchHeader,
     _pure,
     assign_offsets,
     header,
+    iter_headers,
     scan_batches,
+    summarize_batches,
 )
 
 _FIRST = 7_000
@@ -162,3 +165,31 @@ def _outcome(read: Any, *arguments: Any) -> Any:
         return read(*arguments)
     except CorruptRecordError as error:
         return error.message
+
+
+@given(
+    counts=st.lists(st.integers(1, 4), max_size=4),
+    epochs=st.lists(st.integers(-1, 3), min_size=4, max_size=4),
+    torn=st.integers(0, 130),
+    damaged=st.none() | st.integers(0, 500),
+)
+def test_summary_is_that_of_the_headers(
+    engine: ModuleType, counts: list[int], epochs: list[int], torn: int, damaged: int | None
+) -> None:
+    batches = [bytearray(batch) for batch in log_of(*counts)]
+    for batch, epoch in zip(batches, epochs, strict=False):
+        assign_offsets(batch, header.parse_header(batch).base_offset, epoch)
+    window = bytearray(b"".join(batches))
+    if damaged is not None and damaged < len(window):
+        window[damaged] ^= 0x81
+    whole = bytes(window[: max(0, len(window) - torn)])
+    assert _outcome(summarize_batches, whole) == _outcome(_summed_headers, whole)
+
+
+def _summed_headers(window: bytes) -> BatchesSummary:
+    found = [each for _, each in iter_headers(window)]
+    return BatchesSummary(
+        sum(each.record_count for each in found),
+        max((each.next_offset for each in found), default=-1),
+        max((each.partition_leader_epoch for each in found), default=-1),
+    )

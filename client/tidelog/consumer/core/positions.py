@@ -64,7 +64,7 @@ from tidelog.consumer.core.partition import (
     without_progress,
 )
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.records import iter_headers
+from tidelog_foundation.records import summarize_batches
 
 Key = tuple[str, int]
 Start = tuple[Key, int | None, int | None]
@@ -351,12 +351,11 @@ class Positions:
             return []
         assert state.fetch_offset is not None
         offset = state.fetch_offset
-        headers = [header for _, header in iter_headers(result.records)]
-        next_offset = max((h.next_offset for h in headers), default=-1)
-        if next_offset <= offset:
+        summary = summarize_batches(result.records)
+        if summary.next_offset <= offset:
             return self._report_and_halt(state, without_progress(state, len(result.records)))
-        state.fetch_offset = next_offset
-        state.offset_epoch = max(h.partition_leader_epoch for h in headers)
+        state.fetch_offset = summary.next_offset
+        state.offset_epoch = summary.leader_epoch
         self._served += 1
         state.served_at = self._served
         self.queued_bytes += len(result.records)

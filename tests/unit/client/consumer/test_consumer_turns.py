@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from example_counts import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tidelog import Consumer, KafkaException, Message, TopicPartition
 from tidelog.testing import FakeCluster
@@ -31,6 +34,15 @@ def cluster() -> Iterator[FakeCluster]:
         for _ in range(3):
             running.append("t", 0, batch(20))
         yield running
+
+
+@pytest.fixture(scope="module")
+def large(cluster: FakeCluster) -> str:
+    """A topic whose batches have more messages than are created ahead, and fewer."""
+    cluster.create_topic("large", partitions=1)
+    for count in (700, 20, 480, 300):
+        cluster.append("large", 0, batch(count))
+    return "large"
 
 
 @pytest.fixture
@@ -75,6 +87,26 @@ def test_ways_to_read_may_take_turns(consumer: Consumer, other: Callable[[Consum
     assert consumer.position([P])[0].offset == 45
 
 
+@given(sizes=st.lists(st.sampled_from([0, 1, 1, 2, 19, 499, 500, 501]), max_size=12))
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_lists_of_any_length_have_the_next_messages_and_are_counted(
+    consumer: Consumer, large: str, sizes: list[int]
+) -> None:
+    consumer.assign([TopicPartition(large, 0, 0)])
+    offset = 0
+    for size in sizes:
+        wanted = min(size, 1_500 - offset)
+        # A size of 0 is one call of poll().
+        seen = poll(consumer, 1) if size == 0 and offset < 1_500 else consume(consumer, wanted) if wanted else []
+        assert seen == list(range(offset, offset + len(seen)))
+        assert len(seen) == (1 if size == 0 and offset < 1_500 else wanted)
+        offset += len(seen)
+        if offset and offset % 2:
+            assert consumer.position([TopicPartition(large, 0)])[0].offset == offset
+    if offset:
+        assert [p.offset for p in consumer.commit(asynchronous=False) or ()] == [offset]
+
+
 def test_position_and_commit_are_behind_the_last_message_that_was_returned(consumer: Consumer) -> None:
     assert consumer.position([P])[0].offset < 0
     poll(consumer, 3)
@@ -110,8 +142,8 @@ def test_what_is_given_up_is_committed_up_to_the_last_message_that_was_returned(
 
 
 def test_time_commits_what_poll_has_returned(cluster: FakeCluster) -> None:
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "timed", "auto.commit.interval.ms": 20}
-    with Consumer(settings) as consumer:
+    timed = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "timed", "auto.commit.interval.ms": 20}
+    with Consumer(timed) as consumer:
         consumer.assign([TopicPartition("t", 0, 0)])
         poll(consumer, 4)
         until_committed(consumer, 4)
@@ -204,15 +236,15 @@ def test_another_thread_may_pause_resume_and_commit_between_the_messages(consume
     assert not failures
 
 
-def test_reading_what_is_ready_counts_as_polling(cluster: FakeCluster) -> None:
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "slow", "auto.offset.reset": "earliest"}
+@pytest.mark.parametrize("is_list", [False, True], ids=["poll", "consume"])
+def test_reading_what_is_ready_counts_as_polling(cluster: FakeCluster, is_list: bool) -> None:
+    reading = {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"}
     late = {"max.poll.interval.ms": 700, "session.timeout.ms": 600, "heartbeat.interval.ms": 100}
-    with Consumer({**settings, **late}) as consumer:
+    with Consumer({**reading, **late, "group.id": f"slow-{is_list}"}) as consumer:
         consumer.subscribe(["t"])
         seen: list[int] = []
         while len(seen) < 20:
-            message = consumer.poll(0.5)
-            if message is not None:
-                seen.append(one(message))
+            for each in consumer.consume(1, 0.5) if is_list else [consumer.poll(0.5)]:
+                seen += [one(each)] if each is not None else []
                 time.sleep(0.05)
         assert seen == list(range(20))

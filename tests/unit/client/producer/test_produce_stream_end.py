@@ -39,7 +39,7 @@ class EndingCall:
 def test_stream_whose_connection_ends_as_it_is_finished_is_closed_all_the_same(error: Exception) -> None:
     async def finish() -> EndingCall:
         call = EndingCall(error)
-        stub = SimpleNamespace(address="node:9094", log=SimpleNamespace(ProduceStream=lambda: call))
+        stub = SimpleNamespace(address="node:9094", produce_stream=lambda: call)
         stream = NodeStream(cast(Connection, stub))
         await stream.finish()
         assert stream.is_broken
