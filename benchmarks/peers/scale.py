@@ -1,0 +1,33 @@
+"""The parts with many connections, partitions, consumers and bytes. Each has clusters of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from benchmarks.peers.clusters import Clusters
+from benchmarks.peers.many_connections import many_connections
+from benchmarks.peers.many_consumers import many_consumers
+from benchmarks.peers.many_partitions import many_partitions
+from benchmarks.peers.peer import SMALL, WHOLE, Size
+from benchmarks.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePart:
+    """A part and its clusters, which it starts by itself if ``is_started`` is false.
+
+    ``settings`` are those of both clusters.
+    """
+
+    run: Callable[[Clusters], list[Result]]
+    size: Size
+    settings: Mapping[str, object] = field(default_factory=dict)
+    is_started: bool = True
+
+
+SCALE_PARTS: Mapping[str, ScalePart] = {
+    "many-connections": ScalePart(many_connections, SMALL),
+    "many-partitions": ScalePart(many_partitions, WHOLE),
+    "many-consumers": ScalePart(many_consumers, WHOLE),
+}
