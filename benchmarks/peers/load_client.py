@@ -82,6 +82,11 @@ class RunningClient:
             raise RuntimeError(self._failure(self._process.communicate()[1]))
         return _answer(line)
 
+    def check(self) -> None:
+        """Raise RuntimeError if the command has ended."""
+        if self._process.poll() is not None:
+            raise RuntimeError(self._failure(self._process.communicate()[1]))
+
     def answer(self, deadline_s: float = _DEADLINE_S) -> Answer:
         """Close the client's input, wait for its end, and return what it has measured.
 

@@ -33,7 +33,7 @@ class Size:
         return f"{self.controllers}+{self.brokers}"
 
 
-WHOLE, SMALL = Size(controllers=3, brokers=3), Size(controllers=1, brokers=1)
+WHOLE, PAIR, SMALL = Size(3, 3), Size(1, 2), Size(1, 1)
 
 
 @dataclass(frozen=True, slots=True)

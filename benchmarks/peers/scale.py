@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from benchmarks.peers import group_churn, long_tail
+from benchmarks.peers.catch_up import catch_up
 from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.many_connections import many_connections
 from benchmarks.peers.many_consumers import many_consumers
 from benchmarks.peers.many_partitions import many_partitions
-from benchmarks.peers.peer import SMALL, WHOLE, Size
+from benchmarks.peers.peer import PAIR, SMALL, WHOLE, Size
+from benchmarks.peers.restart import restart
 from benchmarks.result import Result
 
 
@@ -30,4 +33,8 @@ SCALE_PARTS: Mapping[str, ScalePart] = {
     "many-connections": ScalePart(many_connections, SMALL),
     "many-partitions": ScalePart(many_partitions, WHOLE),
     "many-consumers": ScalePart(many_consumers, WHOLE),
+    "restart": ScalePart(restart, PAIR, is_started=False),
+    "long-tail": ScalePart(long_tail.long_tail, WHOLE, long_tail.SETTINGS),
+    "catch-up": ScalePart(catch_up, SMALL),
+    "group-churn": ScalePart(group_churn.group_churn, WHOLE, group_churn.SETTINGS),
 }

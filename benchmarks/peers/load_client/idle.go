@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -42,13 +41,8 @@ func idle(target *target, flags *flag.FlagSet, arguments []string) (any, error) 
 		open = append(open, connection)
 	}
 	fmt.Printf("{\"connections\": %d, \"broken\": 0}\n", len(open))
-	ended := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(ended)
-	}()
 	select {
-	case <-ended:
+	case <-inputEnd():
 	case <-time.After(*most):
 	}
 	broken := 0

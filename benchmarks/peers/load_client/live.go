@@ -39,6 +39,7 @@ func live(target *target, flags *flag.FlagSet, arguments []string) (any, error) 
 	size := flags.Int("bytes", 100, "the size of a record's value, at least 8")
 	consumers := flags.Int("consumers", 1, "the number of consumers, each a client with its own connections")
 	keys := flags.Int("keys", 0, "the number of keys; 0: no keys")
+	untilInputEnds := flags.Bool("until-input-ends", false, "print a line when measuring begins, end with the input")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
@@ -53,6 +54,11 @@ func live(target *target, flags *flag.FlagSet, arguments []string) (any, error) 
 		value:      randomBytes(max(*size, stampBytes)),
 		acks:       newOutcome(),
 		seen:       make(map[int32]bool),
+		started:    func() {},
+	}
+	if *untilInputEnds {
+		flow.ended = inputEnd()
+		flow.started = func() { fmt.Println(`{"measuring": true}`) }
 	}
 	life := time.Duration(*seconds*float64(time.Second)) + 4*timeout
 	ctx, cancel := context.WithTimeout(context.Background(), life)
@@ -90,6 +96,10 @@ type flow struct {
 	value      []byte
 	producer   *kgo.Client
 	acks       *outcome
+	// started is called when measuring begins.
+	started func()
+	// ended ends the measured time early; it may be nil.
+	ended <-chan struct{}
 
 	lock sync.Mutex
 	// seen are the partitions of which a consumer has a record.
@@ -182,7 +192,7 @@ func (f *flow) send(ctx context.Context, partition int32, due time.Time) {
 	if f.keys > 0 {
 		record.Key = fmt.Append(nil, rand.IntN(f.keys))
 	}
-	f.acks.send(ctx, f.producer, record)
+	f.acks.send(ctx, f.producer, record, due)
 }
 
 // measure sends records for a second that does not count, and then for the given seconds.
@@ -194,6 +204,7 @@ func (f *flow) measure(ctx context.Context, rate, seconds float64, hasConsumers 
 	f.lock.Lock()
 	f.from, f.until = meter.started, meter.started.Add(length)
 	f.lock.Unlock()
+	f.started()
 	sent := f.pace(ctx, rate, length)
 	if err := f.producer.Flush(ctx); err != nil {
 		return nil, err
@@ -210,18 +221,23 @@ func (f *flow) measure(ctx context.Context, rate, seconds float64, hasConsumers 
 	return &flowed{taken, cpu, sent, quantilesOf(f.acks.latencies), quantilesOf(f.arrivals)}, nil
 }
 
-// pace sends the records of a time as they become due, and returns how many there were.
+// pace sends the records of a time as they become due, and returns how many it has sent.
 func (f *flow) pace(ctx context.Context, rate float64, length time.Duration) int {
 	started := time.Now()
 	interval := time.Duration(float64(time.Second) / rate)
 	count := int(length / interval)
-	for sent := 0; sent < count; {
+	sent := 0
+	for sent < count {
 		for now := time.Now(); sent < count && !started.Add(time.Duration(sent)*interval).After(now); sent++ {
 			f.send(ctx, int32(sent%f.partitions), started.Add(time.Duration(sent)*interval))
 		}
-		time.Sleep(tick)
+		select {
+		case <-f.ended:
+			return sent
+		case <-time.After(tick):
+		}
 	}
-	return count
+	return sent
 }
 
 // wait waits until all measured records have arrived.

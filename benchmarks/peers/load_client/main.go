@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -112,6 +113,16 @@ func (t *target) leaders() (map[int32]string, error) {
 		return nil, fmt.Errorf("there is no topic %s", t.topic)
 	}
 	return leaders, nil
+}
+
+// inputEnd returns a channel that is closed when the standard input ends.
+func inputEnd() <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	return ended
 }
 
 // meter measures the time and the cluster's CPU seconds from its creation on.

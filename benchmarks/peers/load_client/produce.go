@@ -53,7 +53,7 @@ func produce(target *target, flags *flag.FlagSet, arguments []string) (any, erro
 	end := meter.started.Add(time.Duration(*seconds * float64(time.Second)))
 	for (*most == 0 || sent < *most) && time.Now().Before(end) && outcome.err() == nil {
 		key := binary.BigEndian.AppendUint64(nil, rand.Uint64())
-		outcome.send(ctx, client, &kgo.Record{Topic: target.topic, Key: key, Value: value})
+		outcome.send(ctx, client, &kgo.Record{Topic: target.topic, Key: key, Value: value}, time.Now())
 		sent++
 	}
 	if err := client.Flush(ctx); err != nil {
@@ -78,16 +78,15 @@ func newOutcome() *outcome {
 	return &outcome{latencies: make([]time.Duration, 0, 1<<16)}
 }
 
-// send produces a record, and notes its latency when it is acknowledged.
-func (o *outcome) send(ctx context.Context, client *kgo.Client, record *kgo.Record) {
-	started := time.Now()
+// send produces a record, and notes the time from when it was due to its acknowledgement.
+func (o *outcome) send(ctx context.Context, client *kgo.Client, record *kgo.Record, due time.Time) {
 	client.Produce(ctx, record, func(record *kgo.Record, err error) {
 		o.lock.Lock()
 		defer o.lock.Unlock()
 		if err != nil && o.first == nil {
 			o.first = fmt.Errorf("%s-%d: %w", record.Topic, record.Partition, err)
 		}
-		o.latencies = append(o.latencies, time.Since(started))
+		o.latencies = append(o.latencies, time.Since(due))
 	})
 }
 
