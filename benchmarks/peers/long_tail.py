@@ -47,6 +47,8 @@ def long_tail(clusters: Clusters) -> list[Result]:
     warm_up_s, seconds = clusters.options.pick((60, 300), (10, 30))
     clusters.in_turns(partial(_flow, clusters, client, warm_up_s), rounds=0)
     found = clusters.in_turns(partial(_flow, clusters, client, seconds), rounds=clusters.options.pick(2, 1), warm_up=0)
+    for peer in clusters.peers:
+        _check_housekeeping(peer)
     name = f"{_RATE} records/s of 1 KiB for {seconds} s, {clusters.text}, acks=all, beside housekeeping"
     return [
         *latencies(found, f"{name}: produce", "produce", _PERCENTILES, (None, 1, 1)),
@@ -68,7 +70,10 @@ def _flow(clusters: Clusters, client: LoadClient, seconds: int, peer: Peer) -> A
         answer = client.run(peer, "live", deadline_s=seconds + 300.0, **steady)
         for other in others:
             other.check()
+    return answer
+
+
+def _check_housekeeping(peer: Peer) -> None:
     for topic in (_COMPACTED, _RETAINED):
         if first_offset(peer.bootstrap_servers, topic, 0) == 0:
             raise RuntimeError(f"{topic} of {peer.name} still has its first record")
-    return answer

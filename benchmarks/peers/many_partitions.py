@@ -12,14 +12,15 @@ from benchmarks.peers.peer import Peer
 from benchmarks.result import Result
 
 _COUNTS: Final = (1_000, 5_000)
+_FEW: Final = (250, 1_000)
 _BYTES: Final = 100
 _LINGER: Final = "5ms"
 
 
 def many_partitions(clusters: Clusters) -> list[Result]:
     """Produce to 1,000 partitions and to 5,000 more, so that the second figure is of a cluster with both."""
-    client = LoadClient()
-    return [line for count in _COUNTS for line in _produce(clusters, client, count)]
+    client, counts = LoadClient(), clusters.options.pick(_COUNTS, _FEW)
+    return [line for count in counts for line in _produce(clusters, client, count)]
 
 
 def _produce(clusters: Clusters, client: LoadClient, partitions: int) -> list[Result]:

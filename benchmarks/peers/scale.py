@@ -20,14 +20,22 @@ from benchmarks.result import Result
 class ScalePart:
     """A part and its clusters, which it starts by itself if ``is_started`` is false.
 
-    ``settings`` are those of both clusters.
+    ``added`` are settings of both clusters.
     """
 
     run: Callable[[Clusters], list[Result]]
     size: Size
-    settings: Mapping[str, object] = field(default_factory=dict)
+    added: Mapping[str, object] = field(default_factory=dict)
     is_started: bool = True
 
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """All settings of both clusters beside those of every comparison."""
+        return {**_PATIENT, **self.added}
+
+
+_PATIENT: Mapping[str, object] = {"broker.session.timeout.ms": 9_000, "broker.heartbeat.interval.ms": 2_000}
+"""Kafka's defaults. No part here measures how fast the loss of a broker is noticed, and all keep the machine busy."""
 
 SCALE_PARTS: Mapping[str, ScalePart] = {
     "many-connections": ScalePart(many_connections, SMALL),
