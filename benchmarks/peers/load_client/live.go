@@ -197,7 +197,7 @@ func (f *flow) send(ctx context.Context, partition int32, due time.Time) {
 
 // measure sends records for a second that does not count, and then for the given seconds.
 func (f *flow) measure(ctx context.Context, rate, seconds float64, hasConsumers bool) (*flowed, error) {
-	f.pace(ctx, rate, time.Second)
+	f.pace(ctx, time.Now(), rate, time.Second)
 	length := time.Duration(seconds * float64(time.Second))
 	f.acks.reset()
 	meter := f.target.meter()
@@ -205,7 +205,7 @@ func (f *flow) measure(ctx context.Context, rate, seconds float64, hasConsumers 
 	f.from, f.until = meter.started, meter.started.Add(length)
 	f.lock.Unlock()
 	f.started()
-	sent := f.pace(ctx, rate, length)
+	sent := f.pace(ctx, meter.started, rate, length)
 	if err := f.producer.Flush(ctx); err != nil {
 		return nil, err
 	}
@@ -222,8 +222,7 @@ func (f *flow) measure(ctx context.Context, rate, seconds float64, hasConsumers 
 }
 
 // pace sends the records of a time as they become due, and returns how many it has sent.
-func (f *flow) pace(ctx context.Context, rate float64, length time.Duration) int {
-	started := time.Now()
+func (f *flow) pace(ctx context.Context, started time.Time, rate float64, length time.Duration) int {
 	interval := time.Duration(float64(time.Second) / rate)
 	count := int(length / interval)
 	sent := 0
@@ -247,8 +246,7 @@ func (f *flow) wait(ctx context.Context, sent int) error {
 		f.lock.Lock()
 		arrived := len(f.arrivals)
 		f.lock.Unlock()
-		// The first record may be due some microseconds before the measured time begins.
-		if arrived >= sent-1 || f.err() != nil {
+		if arrived >= sent || f.err() != nil {
 			return f.err()
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
