@@ -51,7 +51,7 @@ def catch_up(clusters: Clusters) -> list[Result]:
             create_topic(peer, topic, _PARTITIONS, clusters.replicas)
         clusters.options.say(f"writing {mib:,} MiB to {peer.name}")
         flags = {"topic": _STORED, "bytes": _RECORD_BYTES, "records": records, "seconds": _FILL_S}
-        client.run(peer, "produce", deadline_s=2 * _FILL_S, **flags)
+        client.run(peer, "produce", flags, 2 * _FILL_S)
     found = clusters.in_turns(partial(_read, clusters, client, records), rounds=clusters.options.pick(3, 1))
     name = f"catch up from the disk, {mib:,} MiB, {clusters.text}, beside {_RATE:,} records/s"
     alone, beside = (
@@ -75,14 +75,14 @@ def catch_up(clusters: Clusters) -> list[Result]:
 def _read(clusters: Clusters, client: LoadClient, records: int, peer: Peer) -> _CaughtUp:
     clusters.options.say(f"a live consumer of {peer.name}")
     live = {"topic": _LIVE, "rate": _RATE, "bytes": _RECORD_BYTES}
-    alone = client.run(peer, "live", seconds=clusters.options.pick(15, 5), **live)
+    alone = client.run(peer, "live", {**live, "seconds": clusters.options.pick(15, 5)})
     size = _drop_pages(peer.data_folder(_BROKER), _STORED)
     pid = peer.broker_pid(_BROKER)
     clusters.options.say(f"reading {size / _MB:,.0f} MB from the disk of {peer.name}")
-    with client.started(peer, "live", seconds=_FILL_S, until_input_ends=True, **live) as running:
+    with client.started(peer, "live", {**live, "seconds": _FILL_S, "until_input_ends": True}) as running:
         running.first_line()
         before = process.disk_read_bytes(pid)
-        reader = client.run(peer, "read", topic=_STORED, records=records)
+        reader = client.run(peer, "read", {"topic": _STORED, "records": records})
         from_disk = process.disk_read_bytes(pid) - before
         beside = running.answer()
     if from_disk < _COLD_SHARE * size:

@@ -49,5 +49,6 @@ def _churn(clusters: Clusters, client: LoadClient, protocol: str) -> list[Result
 def _change(clusters: Clusters, client: LoadClient, protocol: str, peer: Peer) -> Answer:
     clusters.options.say(f"{_PROTOCOLS[protocol]}: members of a group on {peer.name} leave and join")
     seconds = clusters.options.pick(20, 5)
-    flags = {"topic": _TOPIC, "group": f"churn-{protocol}", "members": _MEMBERS, "protocol": protocol}
-    return client.run(peer, "group", heartbeat=f"{_HEARTBEAT_MS}ms", seconds=seconds, **flags)
+    group = {"group": f"churn-{protocol}", "members": _MEMBERS, "protocol": protocol}
+    flags = {"topic": _TOPIC, **group, "heartbeat": f"{_HEARTBEAT_MS}ms", "seconds": seconds}
+    return client.run(peer, "group", flags)

@@ -16,6 +16,7 @@ _SOURCE: Final = Path(__file__).parent / "load_client"
 _PROGRAM: Final = Path(__file__).parents[2] / "build" / "peers" / "load-client"
 _DEADLINE_S: Final = 300.0
 
+Flags = Mapping[str, object]
 Answer = Mapping[str, Any]
 """What the client has measured: figures, and percentiles of times by the name of what took them."""
 
@@ -36,18 +37,18 @@ class LoadClient:
         _PROGRAM.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([go, "build", "-o", _PROGRAM, "."], cwd=_SOURCE, check=True)
 
-    def run(self, peer: Peer, command: str, *, deadline_s: float = _DEADLINE_S, **flags: object) -> Answer:
+    def run(self, peer: Peer, command: str, flags: Flags, deadline_s: float = _DEADLINE_S) -> Answer:
         """Run a command to its end, and add the cluster's resident memory of that time, ``resident_mb``.
 
         Raises:
             RuntimeError: The client failed.
             subprocess.TimeoutExpired: It took longer than the deadline.
         """
-        with self.started(peer, command, **flags) as client:
+        with self.started(peer, command, flags) as client:
             return {**client.answer(deadline_s), "resident_mb": peer.memory().resident}
 
     @contextlib.contextmanager
-    def started(self, peer: Peer, command: str, **flags: object) -> Iterator[RunningClient]:
+    def started(self, peer: Peer, command: str, flags: Flags) -> Iterator[RunningClient]:
         """Start a command, yield it, and kill it if it still runs afterwards."""
         arguments = command_line(peer.bootstrap_servers, peer.pids(), command, flags)
         with subprocess.Popen(
@@ -103,7 +104,7 @@ class RunningClient:
         return f"{self._name}: {errors.strip()}"
 
 
-def command_line(servers: str, pids: Mapping[str, int], command: str, flags: Mapping[str, object]) -> list[str]:
+def command_line(servers: str, pids: Mapping[str, int], command: str, flags: Flags) -> list[str]:
     """Return the arguments of a command."""
     own = {"servers": servers, "pids": ",".join(map(str, pids.values())), **flags}
     return [command, *(f"-{key.replace('_', '-')}={value}" for key, value in own.items())]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.peers.client import first_offset, wait_for
 from benchmarks.peers.clusters import Clusters, create_topic
-from benchmarks.peers.load_client import Answer, LoadClient
+from benchmarks.peers.load_client import Answer, Flags, LoadClient
 from benchmarks.peers.load_results import cost, latencies
 from benchmarks.peers.peer import Peer
 from benchmarks.result import Result
@@ -61,15 +61,15 @@ def long_tail(clusters: Clusters) -> list[Result]:
 
 def _flow(clusters: Clusters, client: LoadClient, seconds: int, peer: Peer) -> Answer:
     clusters.options.say(f"a steady load on {peer.name} for {seconds} s")
-    beside: list[tuple[str, dict[str, Any]]] = [
+    beside: list[tuple[str, Flags]] = [
         ("live", {"topic": _COMPACTED, "keys": 1_000, **_BESIDE}),
         ("live", {"topic": _RETAINED, **_BESIDE}),
         ("group", {"topic": _STEADY, **_MEMBERS}),
     ]
     with contextlib.ExitStack() as stack:
-        others = [stack.enter_context(client.started(peer, command, **flags)) for command, flags in beside]
+        others = [stack.enter_context(client.started(peer, command, flags)) for command, flags in beside]
         steady = {"topic": _STEADY, "rate": _RATE, "bytes": _BYTES, "consumers": _CONSUMERS, "seconds": seconds}
-        answer = client.run(peer, "live", deadline_s=seconds + 300.0, **steady)
+        answer = client.run(peer, "live", steady, seconds + 300.0)
         for other in others:
             other.check()
     return answer

@@ -70,7 +70,7 @@ def _send(clusters: Clusters, client: LoadClient, peer: Peer) -> Answer:
     clusters.options.say(f"{_ACTIVE} connections to {peer.name}, acks=1")
     count = clusters.options.pick(100_000, 20_000)
     flags = {"topic": _TOPIC, "clients": _ACTIVE, "acks": _LEADER, "requests": count, "bytes": _BYTES}
-    return client.run(peer, "requests", **flags)
+    return client.run(peer, "requests", flags)
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def _idle(clusters: Clusters, client: LoadClient, peer: Peer) -> Iterator[float]
     clusters.options.say(f"opening {_IDLE:,} connections to {peer.name}")
     pid = peer.broker_pid(_BROKER)
     before = process.anonymous_bytes(pid)
-    with client.started(peer, "idle", connections=_IDLE) as running:
+    with client.started(peer, "idle", {"connections": _IDLE}) as running:
         running.first_line()
         time.sleep(_SETTLED_S)
         yield (process.anonymous_bytes(pid) - before) / _MB

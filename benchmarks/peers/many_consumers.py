@@ -34,4 +34,4 @@ def _deliver(clusters: Clusters, client: LoadClient, peer: Peer) -> Answer:
     clusters.options.say(f"{_CONSUMERS} consumers of {peer.name}")
     seconds = clusters.options.pick(30, 8)
     flags = {"topic": _TOPIC, "consumers": _CONSUMERS, "rate": _RATE, "bytes": _BYTES, "seconds": seconds}
-    return client.run(peer, "live", **flags)
+    return client.run(peer, "live", flags)

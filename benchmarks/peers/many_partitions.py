@@ -40,4 +40,5 @@ def _produce(clusters: Clusters, client: LoadClient, partitions: int) -> list[Re
 def _send(clusters: Clusters, client: LoadClient, topic: str, peer: Peer) -> Answer:
     clusters.options.say(f"producing to {topic} on {peer.name}")
     seconds = clusters.options.pick(20, 5)
-    return client.run(peer, "produce", topic=topic, seconds=seconds, bytes=_BYTES, linger=_LINGER)
+    flags = {"topic": topic, "seconds": seconds, "bytes": _BYTES, "linger": _LINGER}
+    return client.run(peer, "produce", flags)

@@ -76,4 +76,4 @@ def _send(clusters: Clusters, client: LoadClient, load: _Load, peer: Peer) -> An
     count = clusters.options.pick(30_000, 10_000)
     clusters.options.say(f"{load.clients} connections to {peer.name}, {_TEXTS[load.acks]}, {clusters.text}")
     flags = {"topic": _TOPIC, "clients": load.clients, "acks": load.acks, "requests": count, "bytes": _BYTES}
-    return client.run(peer, "requests", **flags)
+    return client.run(peer, "requests", flags)

@@ -91,7 +91,7 @@ def _fill(clusters: Clusters, client: LoadClient, peer: Peer, partitions: int, g
     create_topic(peer, _TOPIC, partitions, _REPLICAS)
     records = gib * 2**30 // _RECORD_BYTES
     flags = {"topic": _TOPIC, "bytes": _RECORD_BYTES, "records": records, "seconds": _FILL_S, "buffered": _BUFFERED}
-    written = client.run(peer, "produce", deadline_s=2 * _FILL_S, **flags)["records"]
+    written = client.run(peer, "produce", flags, 2 * _FILL_S)["records"]
     if written < records:
         raise RuntimeError(f"{peer.name} took {written:,} of {records:,} records in {_FILL_S:.0f} s")
 
