@@ -23,6 +23,7 @@ KAFKA_TRANSACTIONS = KAFKA.with_name("kafka-transactions.json")
 KAFKA_TLS = KAFKA.with_name("kafka-tls.json")
 KAFKA_ABUSE = KAFKA.with_name("kafka-abuse.json")
 KAFKA_SPARK = KAFKA.with_name("kafka-spark.json")
+KAFKA_SCALE = KAFKA.with_name("kafka-scale.json")
 AUTHORIZATION = KAFKA.with_name("authorization.json")
 _TABLES = {
     "results": LATEST,
@@ -31,6 +32,7 @@ _TABLES = {
     "results over TLS next to Kafka": KAFKA_TLS,
     "results beside a greedy client": KAFKA_ABUSE,
     "results of Spark next to Kafka": KAFKA_SPARK,
+    "results of small requests and scale next to Kafka": KAFKA_SCALE,
     "results of authorization": AUTHORIZATION,
 }
 _COMPARED = {

@@ -54,6 +54,12 @@ def run_seconds(pid: int) -> float:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
+def disk_read_bytes(pid: int) -> int:
+    """Return the bytes that the process has caused the storage to read, not those from the page cache."""
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["read_bytes"])
+
+
 def file_descriptors(pid: int) -> int:
     """Return the number of open files, sockets and similar descriptors."""
     return len(os.listdir(f"/proc/{pid}/fd"))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.peers.maven import Installation
-from benchmarks.peers.peer import SETTINGS, Peer, Size
+from benchmarks.peers.peer import SETTINGS, STOP_TIMEOUT_S, Peer, Size
 from tidelog.testing.ports import free_ports
 from tidelog.testing.process import ProcessGroup
 
@@ -92,6 +92,13 @@ class ApacheKafka(Peer):
     def kill(self, broker_id: int) -> None:
         self._processes[broker_id].kill()
         self._processes[broker_id].wait()
+
+    def stop(self, broker_id: int) -> None:
+        self._processes[broker_id].terminate()
+        self._processes[broker_id].wait(STOP_TIMEOUT_S)
+
+    def data_folder(self, broker_id: int) -> Path:
+        return self._run / str(broker_id) / "data"
 
     def restart(self, broker_id: int) -> None:
         self._launch(broker_id)

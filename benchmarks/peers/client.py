@@ -88,14 +88,16 @@ class Topics:
         """``security`` are the client's settings of TLS."""
         self._admin = AdminClient({"bootstrap.servers": servers, **_IMPATIENT, **security}, logger=_SILENT)
 
-    def create(self, topic: str, partitions: int, replicas: int) -> None:
-        """Create a topic as soon as the cluster can, even while it starts.
+    def create(
+        self, topic: str, partitions: int, replicas: int, config: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Create a topic as soon as the cluster can, even while it starts. ``config`` is added to its configuration.
 
         Raises:
             TimeoutError: The topic could not be created in time.
         """
         wait_for(lambda: self._brokers() >= replicas, f"the cluster has {replicas} brokers")
-        config = {"min.insync.replicas": str(min(2, replicas))}
+        config = {"min.insync.replicas": str(min(2, replicas)), **config}
 
         def is_created() -> bool:
             new = NewTopic(topic, partitions, replicas, config=config)
@@ -113,7 +115,11 @@ class Topics:
 
     def wait_whole(self, topic: str) -> None:
         """Wait until every partition has a leader and all replicas are in sync."""
-        wait_for(lambda: all(self._is_whole(p) for p in self._partitions(topic) or [None]), f"{topic} is whole")
+        wait_for(lambda: self.is_whole(topic), f"{topic} is whole")
+
+    def is_whole(self, topic: str) -> bool:
+        """Return true if every partition has a leader and all replicas are in sync."""
+        return all(self._is_whole(partition) for partition in self._partitions(topic) or [None])
 
     def leader(self, topic: str, partition: int) -> int:
         """Return the id of the broker that leads a partition, once there is one."""
@@ -187,6 +193,18 @@ def records_in(servers: str, topic: str, partitions: int) -> int:
     ]
     consumer.close()
     return sum(high for _, high in marks)
+
+
+def first_offset(servers: str, topic: str, partition: int) -> int:
+    """Return the offset of the first record that a partition still has."""
+    settings = {"bootstrap.servers": servers, "group.id": "benchmark", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings, logger=_SILENT)
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found = _eventually(lambda: [m for m in consumer.consume(1, _IMPATIENT_S) if not m.error()], f"{topic} has records")
+    consumer.close()
+    offset = found[0].offset()
+    assert offset is not None
+    return offset
 
 
 class Outage:

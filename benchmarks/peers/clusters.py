@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from benchmarks.options import Options
@@ -51,8 +52,10 @@ class Clusters:
         return Found(in_turns({peer.name: partial(work, peer) for peer in self.peers}, rounds, warm_up))
 
 
-def create_topic(peer: Peer, topic: str, partitions: int, replicas: int) -> None:
-    """Create a topic, and wait until all replicas are in sync."""
+def create_topic(
+    peer: Peer, topic: str, partitions: int, replicas: int, config: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Create a topic, and wait until all replicas are in sync. ``config`` is added to its configuration."""
     topics = Topics(peer.bootstrap_servers)
-    topics.create(topic, partitions, replicas)
+    topics.create(topic, partitions, replicas, config)
     topics.wait_whole(topic)

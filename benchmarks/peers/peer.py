@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks import process
+
+STOP_TIMEOUT_S = 120.0
 
 SETTINGS: Mapping[str, object] = {
     "broker.session.timeout.ms": 2_000,
@@ -28,6 +31,9 @@ class Size:
 
     def __str__(self) -> str:
         return f"{self.controllers}+{self.brokers}"
+
+
+WHOLE, PAIR, SMALL = Size(3, 3), Size(1, 2), Size(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +84,20 @@ class Peer(ABC):
         """Kill a broker with SIGKILL, and return when it is gone."""
 
     @abstractmethod
+    def stop(self, broker_id: int) -> None:
+        """Stop a broker with SIGTERM, and return when it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: It has not ended in two minutes.
+        """
+
+    @abstractmethod
+    def data_folder(self, broker_id: int) -> Path:
+        """Return the folder of a broker that has one folder per partition."""
+
+    @abstractmethod
     def restart(self, broker_id: int) -> None:
-        """Start a killed broker, and return before it serves."""
+        """Start a killed or stopped broker, and return before it serves."""
 
     @abstractmethod
     def last_words(self) -> str:

@@ -19,15 +19,15 @@ from benchmarks.peers.links import links
 from benchmarks.peers.maven import find_installation
 from benchmarks.peers.mirrors import mirrors
 from benchmarks.peers.open_transactions import open_transactions
-from benchmarks.peers.peer import Peer, Size
+from benchmarks.peers.peer import SMALL, WHOLE, Peer, Size
 from benchmarks.peers.requests import requests
+from benchmarks.peers.scale import SCALE_PARTS
 from benchmarks.peers.tidelog_cluster import TidelogCluster
 from benchmarks.result import Result
 from benchmarks.table import make_console, print_results, write_results
 
 RESULTS = Path(__file__).parent.parent / "results" / "kafka.json"
 
-_WHOLE, _SMALL = Size(controllers=3, brokers=3), Size(controllers=1, brokers=1)
 _TIDELOG, _KAFKA = "tidelog", "kafka"
 
 Part = Callable[[Clusters], list[Result]]
@@ -64,13 +64,15 @@ _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
 _TLS, _LOGINS, _MIRRORS, _CONNECTORS = "tls", "logins", "mirrors", "connectors"
 """The parts with clusters of their own: with SSL, with SASL_SSL, with mirrors between them, with connectors."""
-PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _TLS, _LOGINS, _MIRRORS, _CONNECTORS)
+_USUAL_PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _TLS, _LOGINS, _MIRRORS, _CONNECTORS)
+PARTS = (*_USUAL_PARTS, *SCALE_PARTS)
+_HELP = f"these alone: {', '.join(_USUAL_PARTS)}; or any of {', '.join(SCALE_PARTS)}, which take longer"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the requested parts and print the table. The JSON file is written when everything was measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="Measure next to Apache Kafka.")
-    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"these alone: {', '.join(PARTS)}")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=_HELP)
     parser.add_argument("--alone", choices=(_TIDELOG, _KAFKA), help="one cluster without the other: no ratios")
     parser.add_argument("--quick", action="store_true", help="less data, fewer rounds: rough figures in 10 minutes")
     parser.add_argument(
@@ -82,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with console.status("preparing") as status:
             options = Options(quick=parsed.quick, say=status.update)
-            for name, results in measure(options, parsed.only or PARTS, parsed.alone):
+            for name, results in measure(options, parsed.only or _USUAL_PARTS, parsed.alone):
                 groups.append(results)
                 console.print(f"{name}: {len(results)} results")
     except Exception:  # noqa: BLE001 what was measured is still worth showing
@@ -96,26 +98,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterator[tuple[str, list[Result]]]:
     """Yield the results of each part. Except in cold starts, both clusters of a size run at the same time."""
-    with _clusters(options, _WHOLE, alone) as clusters:
+    with _clusters(options, WHOLE, alone) as clusters:
         yield from _run(clusters, _STOPPED_PARTS, parts)
         if any(part in _WHOLE_PARTS for part in parts):
             clusters.start()
             yield from _run(clusters, _WHOLE_PARTS, parts)
-    for size, of_size in ((_WHOLE, _FRESH_PARTS), (_SMALL, _SMALL_PARTS)):
+    for size, of_size in ((WHOLE, _FRESH_PARTS), (SMALL, _SMALL_PARTS)):
         if any(part in of_size for part in parts):
             with _clusters(options, size, alone) as clusters:
                 clusters.start()
                 yield from _run(clusters, of_size, parts)
+    for name, own in SCALE_PARTS.items():
+        if name in parts:
+            with _clusters(options, own.size, alone, own.settings, own.settings) as clusters:
+                if own.is_started:
+                    clusters.start()
+                yield name, own.run(clusters)
     if _TLS in parts:
-        yield _TLS, _secured(options, alone, _WHOLE, tls.settings, tls.produce_and_consume)
+        yield _TLS, _secured(options, alone, WHOLE, tls.settings, tls.produce_and_consume)
     if _LOGINS in parts:
-        yield _LOGINS, _secured(options, alone, _SMALL, logins.settings, logins.logins)
+        yield _LOGINS, _secured(options, alone, SMALL, logins.settings, logins.logins)
     if _MIRRORS in parts and alone is None:
-        with _clusters(options, _SMALL, None) as clusters:
+        with _clusters(options, SMALL, None) as clusters:
             clusters.start()
             yield _MIRRORS, mirrors(clusters)
     if _CONNECTORS in parts and alone is None:
-        with _clusters(options, _SMALL, None, SETTINGS) as clusters:
+        with _clusters(options, SMALL, None, SETTINGS) as clusters:
             clusters.start()
             yield _CONNECTORS, connectors(clusters)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import tidelog
 import tidelog_node
 import tidelog_quorum
-from benchmarks.peers.peer import SETTINGS, Peer, Size
+from benchmarks.peers.peer import SETTINGS, STOP_TIMEOUT_S, Peer, Size
 from tidelog.testing import LocalCluster
 from tidelog.testing.process import ProcessHandle
 
@@ -54,6 +54,13 @@ class TidelogCluster(Peer):
 
     def kill(self, broker_id: int) -> None:
         self._started.nodes[broker_id].kill()
+
+    def stop(self, broker_id: int) -> None:
+        self._started.nodes[broker_id].terminate()
+        self._started.nodes[broker_id].wait(STOP_TIMEOUT_S)
+
+    def data_folder(self, broker_id: int) -> Path:
+        return self._started.data_dir / f"node-{broker_id}" / "data"
 
     def restart(self, broker_id: int) -> None:
         self._started.nodes[broker_id].start()

@@ -1,11 +1,18 @@
-"""README compares Tidelog with Kafka by the figures that were measured last."""
+"""README compares Tidelog with Kafka by the figures that were measured last; the page has a place for each table."""
 
 from __future__ import annotations
 
 import json
 
-from benchmarks.page import KAFKA, README, comparison_with_kafka
+import pytest
+
+from benchmarks.page import _TABLES, KAFKA, PAGE, README, comparison_with_kafka, with_table
 
 
 def test_comparison_in_readme_has_the_measured_figures() -> None:
     assert comparison_with_kafka(json.loads(KAFKA.read_text())) in README.read_text(), "run python -m benchmarks.page"
+
+
+@pytest.mark.parametrize("name", _TABLES)
+def test_page_has_a_place_for_each_table(name: str) -> None:
+    assert "| measured |" in with_table(PAGE.read_text(), name, "| measured |\n")

@@ -1,80 +1,59 @@
-// Command requests-client sends small produce requests from many connections, each of which waits for the answer
-// before it sends the next one. It prints the time, the requests and percentiles of the latency as one JSON object.
-//
-// Every client has a connection of its own to the leader of its partition, and repeats the same encoded request, so that
-// the client's own work is small next to the broker's. With acks=0 there are no answers: each client ends with one
-// request of acks=1, whose answer says that the broker has processed all before it.
 package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"net"
-	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const (
-	produceVersion = 7
-	timeout        = 60 * time.Second
-)
+const produceVersion = 7
 
-// result is the output, with times in seconds.
-type result struct {
-	Seconds  float64 `json:"seconds"`
-	Requests int     `json:"requests"`
-	P50      float64 `json:"p50_s"`
-	P99      float64 `json:"p99_s"`
-	P999     float64 `json:"p999_s"`
+// served is the output of the requests command.
+type served struct {
+	Seconds  float64   `json:"seconds"`
+	CPU      float64   `json:"cpu_s"`
+	Requests int       `json:"requests"`
+	Latency  quantiles `json:"latency"`
 }
 
-func main() {
-	servers := flag.String("servers", "localhost:9092", "bootstrap servers")
-	topic := flag.String("topic", "", "an existing topic")
-	clients := flag.Int("clients", 100, "the number of connections")
-	acks := flag.Int("acks", -1, "-1, 0 or 1")
-	requests := flag.Int("requests", 20000, "the number of requests of all clients together")
-	size := flag.Int("bytes", 100, "the size of a record's value")
-	flag.Parse()
-	found, err := run(strings.Split(*servers, ","), *topic, *clients, int16(*acks), *requests, *size)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "requests-client:", err)
-		os.Exit(1)
+// requests sends small produce requests from many connections, each of which waits for the answer before it sends the
+// next one.
+//
+// Every client has a connection of its own to the leader of its partition, and repeats the same encoded request, so that
+// the client's own work is small next to the broker's. With acks=0 there are no answers: each client ends with one
+// request of acks=1, whose answer says that the broker has processed all before it.
+func requests(target *target, flags *flag.FlagSet, arguments []string) (any, error) {
+	clients := flags.Int("clients", 100, "the number of connections")
+	acks := flags.Int("acks", -1, "-1, 0 or 1")
+	count := flags.Int("requests", 20000, "the number of requests of all clients together")
+	size := flags.Int("bytes", 100, "the size of a record's value")
+	if err := flags.Parse(arguments); err != nil {
+		return nil, err
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(found); err != nil {
-		os.Exit(1)
-	}
-}
-
-func run(servers []string, topic string, clients int, acks int16, requests, size int) (*result, error) {
-	leaders, err := leadersOf(servers, topic)
+	leaders, err := target.leaders()
 	if err != nil {
 		return nil, err
 	}
-	each := max(1, requests/clients)
-	all := make([]*client, clients)
+	each := max(1, *count / *clients)
+	all := make([]*client, *clients)
 	for i := range all {
 		partition := int32(i % len(leaders))
-		if all[i], err = connect(leaders[partition], topic, partition, acks, each, size); err != nil {
+		if all[i], err = connect(leaders[partition], target.topic, partition, int16(*acks), each, *size); err != nil {
 			return nil, err
 		}
 		defer all[i].connection.Close()
 	}
-	errs := make([]error, clients)
+	errs := make([]error, len(all))
 	var group sync.WaitGroup
-	started := time.Now()
+	meter := target.meter()
 	for i, c := range all {
 		group.Add(1)
 		go func() {
@@ -83,7 +62,7 @@ func run(servers []string, topic string, clients int, acks int16, requests, size
 		}()
 	}
 	group.Wait()
-	seconds := time.Since(started).Seconds()
+	seconds, cpu := meter.read()
 	var latencies []time.Duration
 	for i, c := range all {
 		if errs[i] != nil {
@@ -91,51 +70,7 @@ func run(servers []string, topic string, clients int, acks int16, requests, size
 		}
 		latencies = append(latencies, c.latencies...)
 	}
-	slices.Sort(latencies)
-	return &result{seconds, each * clients, at(latencies, 0.5), at(latencies, 0.99), at(latencies, 0.999)}, nil
-}
-
-// at returns a quantile of sorted latencies in seconds, 0 without any.
-func at(sorted []time.Duration, quantile float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)-1, int(quantile*float64(len(sorted))))].Seconds()
-}
-
-// leadersOf returns the address of the leader of each partition.
-func leadersOf(servers []string, topic string) (map[int32]string, error) {
-	found, err := kgo.NewClient(kgo.SeedBrokers(servers...))
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	request := kmsg.NewPtrMetadataRequest()
-	asked := kmsg.NewMetadataRequestTopic()
-	asked.Topic = &topic
-	request.Topics = append(request.Topics, asked)
-	answer, err := request.RequestWith(ctx, found)
-	if err != nil {
-		return nil, err
-	}
-	addresses := make(map[int32]string)
-	for _, broker := range answer.Brokers {
-		addresses[broker.NodeID] = net.JoinHostPort(broker.Host, fmt.Sprint(broker.Port))
-	}
-	leaders := make(map[int32]string)
-	for _, partition := range answer.Topics[0].Partitions {
-		address, known := addresses[partition.Leader]
-		if !known {
-			return nil, fmt.Errorf("partition %d of %s has no leader", partition.Partition, topic)
-		}
-		leaders[partition.Partition] = address
-	}
-	if len(leaders) == 0 {
-		return nil, fmt.Errorf("there is no topic %s", topic)
-	}
-	return leaders, nil
+	return &served{seconds, cpu, each * len(all), quantilesOf(latencies)}, nil
 }
 
 type client struct {
@@ -231,7 +166,7 @@ func frame(topic string, partition int32, acks int16, size int) []byte {
 	ofTopic.Topic = topic
 	ofTopic.Partitions = append(ofTopic.Partitions, ofPartition)
 	request.Topics = append(request.Topics, ofTopic)
-	return kmsg.NewRequestFormatter(kmsg.FormatterClientID("requests-client")).AppendRequest(nil, request, 1)
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID)).AppendRequest(nil, request, 1)
 }
 
 // batch returns a record batch with one record.

@@ -1,4 +1,4 @@
-module tidelog/benchmarks/requests-client
+module tidelog/benchmarks/load-client
 
 go 1.26.0
 
