@@ -192,3 +192,30 @@ def test_lengths_at_the_borders_of_their_encoding() -> None:
         found = decode_single(memoryview(data), 0, 12)
         assert found is not None
         assert bytes(found.records) == bytes(padding)
+
+
+def test_denied_request_with_one_batch_is_decided_and_logged_once(cluster_of, make_batch) -> None:
+    asked = []
+
+    class Denials:
+        def has(self, right, name):
+            asked.append(name)
+            return False
+
+        def remembers(self, right, name):
+            return False
+
+    class Guard:
+        def access(self, api, caller):
+            return Denials()
+
+    async def run() -> None:
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            node = KafkaNode(cluster.nodes[1].context, None, Guard())
+            request = {"version": NEWEST, "acks": -1, "topic": "t", "txn": None, "tail": b""}
+            await answer(node, {**request, "batches": [(0, make_batch(b"a"))]})
+            assert cluster.partition(1).log.log_end_offset == 0
+
+    asyncio.run(run())
+    assert asked == ["t"]
