@@ -18,7 +18,7 @@ _DEADLINE_S: Final = 300.0
 
 Flags = Mapping[str, object]
 Answer = Mapping[str, Any]
-"""What the client has measured: figures, and percentiles of times by the name of what took them."""
+"""The figures of a command, and percentiles of the times that it measured, by name."""
 
 
 class LoadClient:

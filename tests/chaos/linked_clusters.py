@@ -16,7 +16,7 @@ from pathlib import Path
 from acknowledged import wait_for
 from numbered_writers import PARTITIONS, Writer, ends, problems_of, read
 from replica_files import committed_bytes
-from two_clusters import NODE_MEMBERS, SETTLED_S, SOURCE, TARGET, Nemesis, cluster, network
+from two_clusters import NODE_MEMBERS, SETTLED_S, SOURCE, TARGET, Nemesis, cluster, network, print_logs
 
 from tidelog import AdminClient, Consumer, NewTopic, TopicPartition
 from tidelog.admin import MirrorTopicState
@@ -130,9 +130,7 @@ def main() -> None:
         except AssertionError as error:
             problems = [str(error)]
         if problems:
-            for side, each in clusters.items():
-                for node in each.nodes.values():
-                    print(f"--- {side} {node.name}\n{node.log_path.read_text()[-6_000:]}", file=sys.stderr)
+            print_logs(clusters)
         outcome = {
             "seed": options.seed,
             "faults": dict(nemesis.counts),

@@ -14,17 +14,29 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from acknowledged import wait_for
 from numbered_writers import PARTITIONS, Record, Writer, ends, problems_of, read
-from two_clusters import MIRROR, NODE_MEMBERS, SETTLED_S, SOURCE, TARGET, Member, Nemesis, cluster, network, wrapper
+from two_clusters import (
+    MIRROR,
+    NODE_MEMBERS,
+    SETTLED_S,
+    SOURCE,
+    TARGET,
+    Member,
+    Nemesis,
+    cluster,
+    network,
+    print_logs,
+    wrapper,
+)
 
 from tidelog import AdminClient, Consumer, KafkaError, KafkaException, NewTopic, TopicPartition
 from tidelog.testing import LocalCluster
+from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.isolation import isolate
 from tidelog_mirror.internal_records import Checkpoint, decode_checkpoint
 
@@ -84,26 +96,16 @@ class MirrorProcess:
         self._process.wait()
 
 
-class Reader:
+class Reader(BackgroundThread):
     """A thread with a member of the source's group, which commits what it has read."""
 
     def __init__(self, servers: str, topics: Sequence[str]) -> None:
+        super().__init__("reader")
         self._servers = servers
         self._topics = list(topics)
-        self._stops = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reader")
-
-    def start(self) -> None:
-        """Begin to read."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Leave the group."""
-        self._stops.set()
-        self._thread.join()
 
     def _run(self) -> None:
-        while not self._stops.is_set():
+        while not self._stopping.is_set():
             with contextlib.suppress(KafkaException):
                 self._read_until_failure()
 
@@ -117,33 +119,23 @@ class Reader:
         }
         with Consumer(settings) as consumer:
             consumer.subscribe(self._topics)
-            while not self._stops.is_set():
+            while not self._stopping.is_set():
                 if any(message.error() is None for message in consumer.consume(50, 0.3)):
                     consumer.commit(asynchronous=False)
 
 
-class Observer:
+class Observer(BackgroundThread):
     """A thread that keeps how the group's offsets on the target change."""
 
     def __init__(self, servers: str, partitions: Sequence[Partition]) -> None:
+        super().__init__("observer")
         self._servers = servers
         self._partitions = partitions
         self.offsets: dict[Partition, list[int]] = {partition: [] for partition in partitions}
-        self._stops = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="observer")
-
-    def start(self) -> None:
-        """Begin to observe."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop."""
-        self._stops.set()
-        self._thread.join()
 
     def _run(self) -> None:
         with Consumer({"bootstrap.servers": self._servers, "group.id": GROUP}) as consumer:
-            while not self._stops.wait(0.2):
+            while not self._stopping.wait(0.2):
                 with contextlib.suppress(KafkaException):
                     for partition, offset in committed(consumer, self._partitions).items():
                         seen = self.offsets[partition]
@@ -397,9 +389,7 @@ def main() -> None:
             observer.stop()
         if problems:
             print(f"--- mirror\n{mirror.log[-20_000:]}", file=sys.stderr)
-            for side, each in clusters.items():
-                for node in each.nodes.values():
-                    print(f"--- {side} {node.name}\n{node.log_path.read_text()[-6_000:]}", file=sys.stderr)
+            print_logs(clusters)
         outcome = {
             "seed": options.seed,
             "faults": dict(nemesis.counts),

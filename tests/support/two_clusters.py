@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -187,3 +188,10 @@ def _host(member: Member) -> str:
 def _namespace(member: Member) -> str:
     side, node = member
     return f"{side[0]}{node}"
+
+
+def print_logs(clusters: Mapping[str, LocalCluster]) -> None:
+    """Write the ends of the nodes' logs to the standard error."""
+    for side, each in clusters.items():
+        for node in each.nodes.values():
+            print(f"--- {side} {node.name}\n{node.log_path.read_text()[-6_000:]}", file=sys.stderr)

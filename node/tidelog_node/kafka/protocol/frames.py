@@ -49,11 +49,6 @@ class FrameReceiver:
         self._filled = 0
 
     @property
-    def is_empty(self) -> bool:
-        """True if all received bytes have been taken."""
-        return self._own is None and self._position == self._end
-
-    @property
     def is_partial(self) -> bool:
         """True if there are bytes of an incomplete or unclaimed frame."""
         return self._own is not None or self._position < self._end

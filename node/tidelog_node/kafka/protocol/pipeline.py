@@ -45,11 +45,6 @@ class Pipeline:
     def __len__(self) -> int:
         return len(self._exchanges)
 
-    @property
-    def is_busy(self) -> bool:
-        """True if a request is in progress or its response has not been sent."""
-        return bool(self._exchanges)
-
     def may_begin(self, *, overlaps: bool) -> bool:
         """Return whether the next request may begin, given whether its API overlaps."""
         if not self._under_way:

@@ -299,13 +299,13 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_short(self, short_way: ShortWay, nbytes: int) -> bool:
         """Let the short way serve the received bytes, if no others come before them and nothing is in progress."""
         if (
-            self._pipeline.is_busy
+            self._pipeline
             or self._is_blocked
             or self._is_draining
             or self._outbox.is_paused
             or self._mute is not None
             or self._memory is not None
-            or not self._frames.is_empty
+            or self._frames.is_partial
         ):
             return False
         try:
