@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,9 @@ _FILE, _TOPIC, _BATCH_SIZE = "file", "topic", "batch.size"
 _FILENAME, _POSITION = "filename", "position"
 _MAX_BYTES = 64 * 1024**2
 """A batch has at most this many bytes; a longer line is an error."""
-_STAGED = ".tidelog-batch"
+_MARKER = ".tidelog-batch"
+_LINES = ".tidelog-lines"
+_PIECE_BYTES = 1024**2
 
 
 class FileStreamSourceConnector(SourceConnector):
@@ -125,6 +128,7 @@ class FileStreamSinkConnector(SinkConnector):
 
     class_name = "org.apache.kafka.connect.file.FileStreamSinkConnector"
     task_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
+    reads = ("value",)
 
     @classmethod
     def config(cls) -> ConfigDef:
@@ -140,12 +144,35 @@ class FileStreamSinkConnector(SinkConnector):
 
     def put(self, rows: DataFrame, batch: Batch) -> None:
         """Append the values of a batch, those of each partition in their order."""
+        from pyspark.sql import functions as sql
+
         from tidelog_connect.transforms.printing import printed
 
-        value = printed(rows["value"], batch.value_schema).cast("binary").alias("value")
-        table = rows.select("topic", "partition", "offset", value).toArrow()
-        ordered = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])
-        append_batch(Path(self.settings[_FILE]), f"{batch.query}/{batch.number}", ordered["value"].to_pylist())
+        path = Path(self.settings[_FILE])
+        value = sql.coalesce(printed(rows["value"], batch.value_schema), sql.lit("null")).alias("value")
+        lines = _staged(rows.select(value), path) if _tasks_see_files(rows) else _collected(rows.select(value))
+        append_batch(path, f"{batch.query}/{batch.number}", lines)
+
+
+def _tasks_see_files(rows: DataFrame) -> bool:
+    return str(rows.sparkSession.sparkContext.master).startswith("local")
+
+
+def _staged(values: DataFrame, path: Path) -> Iterator[bytes]:
+    """Yield the lines of values in pieces. The tasks, which run on this machine, write them to a folder first."""
+    folder = path.with_name(path.name + _LINES)
+    values.write.mode("overwrite").text(str(folder.absolute()))
+    for part in sorted(folder.glob("part-*")):
+        with part.open("rb") as file:
+            while piece := file.read(_PIECE_BYTES):
+                yield piece
+    shutil.rmtree(folder)
+
+
+def _collected(values: DataFrame) -> Iterator[bytes]:
+    """Yield the lines of values in pieces. Spark limits their size (``spark.driver.maxResultSize``)."""
+    for chunk in values.toArrow()["value"].chunks:
+        yield "".join(f"{value}\n" for value in chunk.to_pylist()).encode()
 
 
 def read_lines(path: Path, start: int, max_lines: int) -> tuple[list[bytes], int]:
@@ -178,9 +205,9 @@ def read_lines(path: Path, start: int, max_lines: int) -> tuple[list[bytes], int
     return [line.removesuffix(b"\r") for line in lines], start + end
 
 
-def append_batch(path: Path, batch_id: str, values: list[bytes | None]) -> None:
-    """Append values as lines, and replace those of the same batch if it was written before, whole or in part."""
-    marker = path.with_name(path.name + _STAGED)
+def append_batch(path: Path, batch_id: str, pieces: Iterable[bytes]) -> None:
+    """Append the lines of a batch, and replace those of the same batch if it was written before, whole or in part."""
+    marker = path.with_name(path.name + _MARKER)
     length = path.stat().st_size if path.exists() else 0
     known = json.loads(marker.read_text()) if marker.exists() else None
     if known is not None and known["batch"] == batch_id:
@@ -190,6 +217,7 @@ def append_batch(path: Path, batch_id: str, values: list[bytes | None]) -> None:
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(length)
         file.seek(length)
-        file.write(b"".join(b"null\n" if value is None else value + b"\n" for value in values))
+        for piece in pieces:
+            file.write(piece)
         file.flush()
         os.fsync(file.fileno())

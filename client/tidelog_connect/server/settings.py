@@ -112,7 +112,7 @@ class WorkerConfig(RestSettings, MonitoringSettings):
         0, "The time from the begin of a sink's batch to that of the next, in milliseconds; 0 is none.", at_least(0)
     )
     sink_max_offsets_per_trigger: int = setting(
-        200_000, "The maximum number of offsets in a sink's batch, which bounds the memory of a batch.", at_least(1)
+        500_000, "The maximum number of offsets in a sink's batch, which bounds the memory of a batch.", at_least(1)
     )
 
     key_converter: str = setting(

@@ -6,8 +6,9 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import functions as sql
 from tidelog_connect.connectors.connector import Batch, SinkConnector
 from tidelog_connect.connectors.shared_settings import TOPICS, TOPICS_REGEX
 from tidelog_connect.errors import ErrorSettings
+from tidelog_connect.records import Records
 from tidelog_connect.server.checkpoints import Checkpoints
 from tidelog_connect.server.dead_letters import DeadLetterTopic, create_dead_letter_topic
 from tidelog_connect.server.failed_records import FailedRecords
@@ -61,6 +63,8 @@ class SinkRun:
         self._writing = threading.Lock()
         self._started = threading.Event()
         self._query: StreamingQuery | None = None
+        self._decoded: Records | None = None
+        """The records of the stream; None while each batch has schemas of its own."""
 
     def run(self) -> None:
         """Run the query until it is stopped, or, once, until it has written what the topics have.
@@ -70,7 +74,7 @@ class SinkRun:
         """
         create_dead_letter_topic(self._errors, self._storage)
         writer = (
-            self._stream()
+            self._rows()
             .writeStream.foreachBatch(self._put)
             .queryName(self._context.name)
             .option("checkpointLocation", self._checkpoint())
@@ -112,17 +116,37 @@ class SinkRun:
 
     def _write(self, rows: DataFrame, number: int) -> None:
         assert self._query is not None
-        pipeline, counts, began_ns = self._context.pipeline, self._context.counts, time.monotonic_ns()
-        with persisted(rows) if pipeline.needs_batch else nullcontext():
-            records = pipeline.of_batch(rows).from_topics(rows)
+        counts, began_ns = self._context.counts, time.monotonic_ns()
+        with self._records(rows) as records:
             query = str(self._query.id)
             batch = Batch(query, number, records.key_schema, records.value_schema)
             letters = DeadLetterTopic(self._context.name, query, self._errors, self._settings)
             with FailedRecords(self._context.name, self._errors, counts, letters).good(records, number) as good:
-                call = partial(self._connector.put, _as_sinks_see(good), batch)
+                call = partial(self._connector.put, good.select(*self._connector.reads), batch)
                 with_retries(self._errors, call, self._ending, counts.retried)
             counts.put.observe(time.monotonic_ns() - began_ns)
             self._context.batches += 1
+
+    @contextmanager
+    def _records(self, rows: DataFrame) -> Iterator[Records]:
+        """Provide the records of a batch: what the stream has made of them, or, by their own schemas, this method."""
+        if self._decoded is not None:
+            yield replace(self._decoded, frame=rows)
+            return
+        with persisted(rows):
+            yield _as_sinks_see(self._context.pipeline.of_batch(rows).from_topics(rows))
+
+    def _rows(self) -> DataFrame:
+        """Return the stream with the steps of the pipeline that need no batch, and the columns that batches need.
+
+        Spark then analyses the steps once, and not for each batch, and makes no columns that nobody reads.
+        """
+        pipeline, stream = self._context.pipeline, self._stream()
+        if pipeline.needs_batch:
+            return stream
+        self._decoded = _as_sinks_see(pipeline.from_topics(stream))
+        frame = self._decoded.frame
+        return frame if self._decoded.can_fail else frame.select(*self._connector.reads)
 
     def _stream(self) -> DataFrame:
         named, pattern = self._parsed[TOPICS], self._parsed[TOPICS_REGEX]
@@ -172,6 +196,6 @@ class SinkRun:
         return ends
 
 
-def _as_sinks_see(rows: DataFrame) -> DataFrame:
-    timestamp = sql.timestamp_millis("timestamp").alias("timestamp")
-    return rows.select("topic", "partition", "offset", timestamp, "key", "value", "headers")
+def _as_sinks_see(records: Records) -> Records:
+    timestamp = sql.timestamp_millis("timestamp")
+    return replace(records, frame=records.frame.withColumn("timestamp", timestamp))

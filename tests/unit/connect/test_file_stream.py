@@ -31,13 +31,13 @@ def test_shorter_file_than_the_position_is_an_error(tmp_path: Path) -> None:
 
 def test_repeated_batch_replaces_what_it_has_written(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    append_batch(path, "q/0", [b"a", None])
-    append_batch(path, "q/1", [b"b"])
+    append_batch(path, "q/0", [b"a\nnu", b"ll\n"])
+    append_batch(path, "q/1", [b"b\n"])
     with path.open("ab") as file:
         file.write(b"torn")
-    append_batch(path, "q/1", [b"b", b"c"])
+    append_batch(path, "q/1", [b"b\nc\n"])
     assert path.read_bytes() == b"a\nnull\nb\nc\n"
-    append_batch(path, "r/1", [b"d"])
+    append_batch(path, "r/1", [b"d\n"])
     assert path.read_bytes() == b"a\nnull\nb\nc\nd\n"
 
 
