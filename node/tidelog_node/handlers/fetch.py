@@ -13,7 +13,7 @@ import functools
 from collections.abc import Coroutine, Generator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tidelog_foundation.authorization import READ_TOPIC, Access
+from tidelog_foundation.authorization import Access
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.acls import AclOperation
 from tidelog_foundation.time_slices import TimeSlices
@@ -47,12 +47,10 @@ class Translation(Protocol[R_co]):
 
 
 def authorize(request: FetchRequest, access: Access) -> None:
-    """Let a request read what its caller may read: a follower acts for the cluster, a consumer reads topics."""
-    if request.replica is None:
-        request.may_read = functools.partial(access.has, READ_TOPIC)
-        return
-    request.may_read = lambda _: access.on_cluster(AclOperation.CLUSTER_ACTION)
-    request.is_denied = not access.on_cluster(AclOperation.CLUSTER_ACTION, log=False)
+    """Let a request read what its caller may read."""
+    request.access = access
+    if request.replica is not None:
+        request.is_denied = not access.on_cluster(AclOperation.CLUSTER_ACTION, log=False)
 
 
 def begin_fetch(

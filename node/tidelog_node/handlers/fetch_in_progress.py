@@ -209,14 +209,14 @@ class FetchInProgress:
 
     def _look_at(self, keys: Iterable[PartitionKey]) -> None:
         partitions, items, looked_at = self._session.state.partitions, self._items, []
-        may_read = self._request.may_read
+        may_read_all = self._request.access is None
         for key in keys:
             before = items.get(key)
             item = items[key] = FetchItem(key, partitions[key])
             if before is not None:
                 self._size -= before.size
                 item.is_repeated = before.error is None
-            if may_read is None or self._may_read(item):
+            if may_read_all or self._may_read(item):
                 looked_at.append(item)
         self._read(looked_at)
 
@@ -224,7 +224,6 @@ class FetchInProgress:
         """Fail a partition that the caller may not read. One of an unknown id passes, and has the error of that."""
         topic = item.key[0]
         name = topic if isinstance(topic, str) else self._context.metadata.topic_name(topic)
-        assert self._request.may_read is not None
         if name is None or self._request.may_read(name):
             return True
         item.fail(error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ""))
