@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
+from tidelog_foundation.authorization import READ_TOPIC, Access
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.requests.acls import AclOperation
 from tidelog_node.replication.fetch_session import FetchSpec, PartitionKey, TopicRef
 from tidelog_node.replication.truncation import EpochEnd
 
@@ -44,12 +46,25 @@ class FetchRequest:
     forgotten: Sequence[PartitionKey] = ()
     uses_topic_ids: bool | None = None
     may_read_followers: bool = False
-    may_read: Callable[[str], bool] | None = None
-    """Returns whether the caller may read a topic; None on a node without an authorizer."""
+    access: Access | None = None
+    """The permissions of the caller; None on a node without an authorizer."""
     owner: str = ""
     """The caller's principal. Sessions of others do not exist for it."""
     is_denied: bool = False
     """True if the caller names a replica and may not act for the cluster. It has quotas, and gets no session."""
+    decision: tuple[str, bool] | None = None
+    """A topic and whether the follower may read it: the answer of the next :meth:`may_read`, decided and logged."""
+
+    def may_read(self, topic: str) -> bool:
+        """Return whether the caller may read a topic: a follower acts for the cluster, a consumer reads topics."""
+        if self.access is None:
+            return True
+        if self.replica is None:
+            return self.access.has(READ_TOPIC, topic)
+        decision, self.decision = self.decision, None
+        if decision is not None and decision[0] == topic:
+            return decision[1]
+        return self.access.on_cluster(AclOperation.CLUSTER_ACTION)
 
     def ending_wait(self) -> FetchRequest:
         """Return the request that asks a leader to answer this request now. It must belong to a session."""

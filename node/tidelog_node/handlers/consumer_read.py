@@ -1,11 +1,13 @@
 """A consumer's fetch of one partition outside of sessions that finds its records at once, in few steps.
 
 Many clients fetch this way: those that open no session, from a partition with unread records. The response is that of
-the way of all others (:mod:`tidelog_node.handlers.fetch`), which answers all other requests.
+the way of all others (:mod:`tidelog_node.handlers.fetch`), which answers all other requests. An authorizer decides
+there too, and writes its log: this way serves only callers whose permission to read the topic is remembered.
 """
 
 from __future__ import annotations
 
+from tidelog_foundation.authorization import READ_TOPIC
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.response_budget import wait_for_nothing
@@ -16,7 +18,7 @@ from tidelog_node.replication.fetch_session import FINAL_EPOCH, NO_SESSION, Fetc
 def read_at_once(context: NodeContext, request: FetchRequest) -> FetchResponse | None:
     """Return the response, or None if the request must take the way of all others. Nothing has changed then."""
     session = request.session
-    if request.replica is not None or len(request.wanted) != 1 or request.may_read is not None:
+    if request.replica is not None or len(request.wanted) != 1:
         return None
     if session is not None and (session.epoch != FINAL_EPOCH or session.id != NO_SESSION or request.forgotten):
         return None
@@ -24,7 +26,9 @@ def read_at_once(context: NodeContext, request: FetchRequest) -> FetchResponse |
         return None
     [((topic, index), spec)] = request.wanted.items()
     name = topic if isinstance(topic, str) else context.metadata.topic_name(topic)
-    partition = None if name is None else context.partitions.get(name, index)
+    if name is None or (request.access is not None and not request.access.remembers(READ_TOPIC, name)):
+        return None
+    partition = context.partitions.get(name, index)
     if partition is None or (spec.topic_id and spec.topic_id != partition.topic_id):
         return None
     read = _read(context, request, spec, partition)

@@ -1,13 +1,16 @@
-"""One partition of a fetch in progress, and the replica to which its leader directs a consumer (KIP-392)."""
+"""One partition of a fetch in progress: its lookup, its result, and the replica to which its leader directs a consumer.
+
+The replica is chosen as in KIP-392.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
-from tidelog_node.fetching import PartitionKey
-from tidelog_node.handlers.context import NodeContext
+from tidelog_node.fetching import FetchResult, PartitionKey
+from tidelog_node.handlers.context import NodeContext, check_topic_id, leader_hint
 from tidelog_node.partitions import Partition, ReadResult
 from tidelog_node.replication import ReplicaView
 from tidelog_node.replication.fetch_session import SessionPartition
@@ -81,3 +84,72 @@ def preferred_replica(context: NodeContext, partition: Partition, fetch_offset: 
     ]
     selected = context.replica_selector.select(rack_id, own, others)
     return None if selected is own else selected.broker_id
+
+
+def topic_name(context: NodeContext, item: FetchItem) -> str | None:
+    """Return the topic's name. A topic requested by id keeps the first name found (Kafka's CachedPartition)."""
+    ref, entry = item.key[0], item.entry
+    if isinstance(ref, str):
+        return ref
+    if entry.name is None:
+        entry.name = context.metadata.topic_name(ref)
+    return entry.name
+
+
+def partition_of(context: NodeContext, item: FetchItem) -> Partition:
+    """Return the node's replica of the partition.
+
+    Raises:
+        TidelogError: UNKNOWN_TOPIC_ID, or the error of a partition that is not here or has another topic id.
+    """
+    topic, topic_id = item.entry.name or topic_name(context, item), item.entry.spec.topic_id
+    if topic is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id.hex()}")
+    partition = context.partitions.get(topic, item.key[1]) or context.partition(topic, item.key[1])
+    check_topic_id(partition, topic, topic_id)
+    return partition
+
+
+def result_of(context: NodeContext, item: FetchItem, *, is_follower: bool) -> FetchResult:
+    """Return the result of the last read for the response, and record in the session that its reader receives it."""
+    if item.error is not None:
+        item.entry.tell_error()
+        return _refusal(context, item, item.error)
+    read = item.read
+    assert read is not None, "a partition that was not read"
+    item.entry.tell(read.high_watermark, read.log_start_offset)
+    if item.size:
+        _measure(item, is_follower=is_follower)
+    return FetchResult(
+        item.key[1],
+        None,
+        read.high_watermark,
+        read.last_stable_offset,
+        read.log_start_offset,
+        read.records,
+        None if read.aborted is None else [(t.producer_id, t.first_offset) for t in read.aborted],
+        read.diverging,
+        None,
+        item.preferred_replica,
+    )
+
+
+def _measure(item: FetchItem, *, is_follower: bool) -> None:
+    assert item.partition is not None, "records come from a partition"
+    traffic = item.partition.traffic
+    if is_follower:
+        traffic.replicated_out += item.size
+    else:
+        traffic.bytes_out += item.size
+        traffic.reads += 1
+
+
+def _refusal(context: NodeContext, item: FetchItem, error: TidelogError) -> FetchResult:
+    result = FetchResult(item.key[1], error)
+    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and item.partition is not None:
+        result.high_watermark = item.partition.high_watermark
+        result.log_start_offset = item.partition.log.log_start_offset
+    topic = topic_name(context, item)
+    if topic is not None:
+        result.current_leader = leader_hint(context, error, topic, result.index)
+    return result

@@ -110,7 +110,7 @@ class _Poll(Generic[T]):
         if read is None:
             # The next turn of the session checks the partition again.
             return None
-        self._read = read
+        self._read, request.decision = read, None
         if len(read.records) >= self._min_bytes:
             return self._translate(self._response())
         self._pending: Pending[T] = Pending(self._give_up)
@@ -169,7 +169,7 @@ class _Poll(Generic[T]):
         if read is None:
             session.state.mark(self._key)
             return False
-        self._read = read
+        self._read, self._request.decision = read, None
         return True
 
     def _is_complete(self) -> bool:
@@ -234,13 +234,18 @@ class _Poll(Generic[T]):
 def _partition(
     context: NodeContext, request: FetchRequest, key: PartitionKey, entry: SessionPartition
 ) -> Partition | None:
-    """Return the partition, or None if it is not here, is throttled, or the follower may not read it."""
+    """Return the partition, or None if it is not here, is throttled, or the follower may not read it.
+
+    The request keeps the authorizer's decision for the way of all others, so that the log has it once.
+    """
     topic, index = key
     name = topic if isinstance(topic, str) else entry.name
-    if name is None or (request.may_read is not None and not request.may_read(name)):
-        return None
-    partition = context.partitions.get(name, index)
+    partition = None if name is None else context.partitions.get(name, index)
     topic_id = entry.spec.topic_id
     if partition is None or partition.throttled.leader or (topic_id and topic_id != partition.topic_id):
         return None
-    return partition
+    if request.access is None:
+        return partition
+    is_permitted = request.may_read(partition.topic)
+    request.decision = partition.topic, is_permitted
+    return partition if is_permitted else None

@@ -74,7 +74,9 @@ class World:
         self.replica_epochs = dict.fromkeys(FOLLOWERS, 10)
         self.fetch_epochs = dict(self.replica_epochs)
         self.partitions = {index: self.open(index) for index in PARTITIONS}
-        registry = SimpleNamespace(get=lambda topic, index: self.partitions.get(index))
+        registry = SimpleNamespace(
+            get=lambda topic, index: self.partitions.get(index), check_online=lambda topic, index: None
+        )
         throttles = ReplicationThrottles(self.clock)
         image = SimpleNamespace(partition=lambda topic, index: None)
         metadata = SimpleNamespace(image=image)

@@ -1,25 +1,30 @@
 """The polls of followers in few steps have the answers and leave the state of the way of all others."""
 
 import dataclasses
+import logging
 from types import SimpleNamespace
 
 import pytest
 from example_counts import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.topic_permissions import AUTHORIZERS, USERS, Permissions, audit_lines
 from unit.node.handlers.test_fetch_session_model import BATCH, FOLLOWERS, PARTITIONS, World
 
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.acls import AclPermissionType
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.handlers import fetch as fetch_module
-from tidelog_node.handlers.fetch import begin_fetch
+from tidelog_node.handlers.fetch import authorize, begin_fetch
 from tidelog_node.handlers.fetch_sessions import FetchSessions, OpenSession
 from tidelog_node.handlers.follower_poll import begin_poll
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.replication.replica_selector import RACK_AWARE_SELECTOR, ReplicaSelector
 
 TOPIC_ID = b"i" * 16
+ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
+USER_OF = dict(zip(FOLLOWERS, USERS, strict=True))
 ROOM = 10_000
 
 
@@ -69,7 +74,7 @@ class ManualSession(OpenSession):
 class Polls(World):
     """The partitions of one leader, whose followers poll in sessions. Each follower has one poll at most."""
 
-    def __init__(self, is_short, is_rack_aware):
+    def __init__(self, is_short, is_rack_aware, authorizer):
         super().__init__(has_sessions=True)
         self.is_short = is_short
         self.calls = 0
@@ -91,7 +96,9 @@ class Polls(World):
         self.ends = {f: dict.fromkeys(PARTITIONS, 0) for f in FOLLOWERS}
         self.epochs = {f: dict.fromkeys(PARTITIONS, 0) for f in FOLLOWERS}
         self.answers = {follower: [] for follower in FOLLOWERS}
-        self.may_read = True
+        self.permissions = authorizer and Permissions(self.context.metadata, AUTHORIZERS[authorizer]())
+        for follower in FOLLOWERS:
+            self.permit(follower, ALLOW)
 
     def poll(self, follower, named, min_bytes, wait_ms):
         step = self.steps[follower]
@@ -104,8 +111,9 @@ class Polls(World):
             (follower, self.replica_epochs[follower]),
             session=step,
             uses_topic_ids=True,
-            may_read=None if self.may_read is None else lambda _: self.may_read is not False,
         )
+        if self.permissions is not None:
+            authorize(request, self.permissions.access(USER_OF[follower]))
         begun = begin_fetch(self.context, request, lambda response: response)
         if isinstance(begun, Pending):
             self.waiting[follower] = begun
@@ -171,8 +179,14 @@ class Polls(World):
         budget.take(size - budget.taken // 2)
         budget.pass_on()
 
-    def permit(self, may_read):
-        self.may_read = may_read
+    def permit(self, follower, permission):
+        if self.permissions is not None:
+            self.permissions.set(USER_OF[follower], permission)
+
+    def follow_acls(self, follower):
+        """Let the authorizer have the latest ACLs, while polls wait."""
+        if self.permissions is not None:
+            self.permissions.access(USER_OF[follower])
 
     def lose_session(self, follower):
         self.evict_session(self.steps[follower].id)
@@ -196,6 +210,7 @@ class Polls(World):
             "taken": self.context.response_budget.taken,
             "sent": self.partitions[0].traffic.replicated_out,
             "steps": self.steps,
+            "decisions": self.permissions and self.permissions.counts(),
         }
 
 
@@ -218,7 +233,8 @@ STEPS = st.one_of(
     st.tuples(st.just("cancel"), NODES),
     st.tuples(st.just("throttle"), INDEXES, st.booleans()),
     st.tuples(st.just("take_room"), st.sampled_from((0, 0, ROOM))),
-    st.tuples(st.just("permit"), st.sampled_from((None, True, False))),
+    st.tuples(st.just("permit"), NODES, st.sampled_from((ALLOW, ALLOW, DENY, None))),
+    st.tuples(st.just("follow_acls"), NODES),
     st.tuples(st.just("lose_session"), NODES),
     st.tuples(st.just("elect"), INDEXES),
     st.tuples(st.just("delete"), INDEXES),
@@ -227,6 +243,12 @@ STEPS = st.one_of(
     st.tuples(st.just("restart_follower"), NODES),
     st.tuples(st.just("eligible"), st.sampled_from((FOLLOWERS, FOLLOWERS[:1]))),
 )
+
+
+WAITING = ("poll", FOLLOWERS[0], (0,), 1, 500)
+FREE = ("take_room", 0)
+DENIED_WHILE_WAITING = [FREE, WAITING, ("permit", FOLLOWERS[0], DENY), ("follow_acls", FOLLOWERS[1]), ("append", 0)]
+THROTTLED_WHILE_WAITING = [FREE, WAITING, ("throttle", 0, True), ("append", 0), ("throttle", 0, False), WAITING]
 
 
 @pytest.fixture
@@ -241,8 +263,8 @@ def worlds(monkeypatch):
         current.calls += answer is not None
         return answer
 
-    def make(is_rack_aware=False):
-        return Polls(True, is_rack_aware), Polls(False, is_rack_aware)
+    def make(is_rack_aware=False, authorizer=None):
+        return Polls(True, is_rack_aware, authorizer), Polls(False, is_rack_aware, authorizer)
 
     def do(world, *step):
         nonlocal current
@@ -255,17 +277,27 @@ def worlds(monkeypatch):
 
 def test_polls_in_few_steps_have_the_outcome_of_the_way_of_all_others(worlds):
     @settings(max_examples=examples(300), deadline=None)
-    @given(history=st.lists(STEPS, max_size=40), is_rack_aware=st.sampled_from((False, False, True)))
-    def hold(history, is_rack_aware):
-        short, general = worlds.make(is_rack_aware)
-        for follower in FOLLOWERS:
-            for world in (short, general):
-                worlds.do(world, "poll", follower, (), 1, 0)
-        for step in history:
-            for world in (short, general):
-                worlds.do(world, *step)
+    @given(
+        history=st.lists(STEPS, max_size=40),
+        is_rack_aware=st.sampled_from((False, False, True)),
+        authorizer=st.sampled_from((None, *AUTHORIZERS)),
+        audit_level=st.sampled_from((logging.INFO, logging.DEBUG)),
+    )
+    @example(history=DENIED_WHILE_WAITING, is_rack_aware=False, authorizer="standard", audit_level=logging.INFO)
+    @example(history=THROTTLED_WHILE_WAITING, is_rack_aware=False, authorizer="standard", audit_level=logging.DEBUG)
+    @example(history=THROTTLED_WHILE_WAITING, is_rack_aware=False, authorizer="own", audit_level=logging.INFO)
+    def hold(history, is_rack_aware, authorizer, audit_level):
+        both = worlds.make(is_rack_aware, authorizer)
+        logs = [[], []]
+        for step in [("poll", follower, (), 1, 0) for follower in FOLLOWERS] + history:
+            for world, log in zip(both, logs, strict=True):
+                with audit_lines(audit_level) as lines:
+                    worlds.do(world, *step)
+                log += lines
+            short, general = both
             assert short.answers == general.answers, step
             assert short.view() == general.view(), step
+            assert logs[0] == logs[1], step
 
     hold()
 
