@@ -60,6 +60,7 @@ def worker() -> Iterator[Worker]:
     thread.join()
 
 
+@pytest.mark.costly
 def test_connector_is_created_changed_controlled_and_deleted(worker: Worker, tmp_path: Path) -> None:
     file = tmp_path / "snk.json"
     file.write_text(json.dumps({"name": "ignored", "config": SINK}))
