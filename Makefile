@@ -11,6 +11,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := client quorum node tests benchmarks examples docs deploy proto hatch_build.py
 # Many tests wait for processes most of the time: one worker more than there are cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+# Files of the quick tests are in memory where a gigabyte is free, since most of them sync what they write. Some run files.
+MEMORY = $(shell [ "$$(df -kP /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -ge 1000000 ] 2>/dev/null && \
+	! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
 FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
@@ -27,7 +30,7 @@ test: $(VENV)/.dev ## Run the tests in a few processes (ARGS="-k name" narrows t
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 quick: $(VENV)/.dev ## Run most unit tests with few examples each: the inner loop (ARGS="-k name")
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/scenario --hypothesis-profile=quick \
+	@$(MEMORY) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/scenario --hypothesis-profile=quick \
 		$(patsubst %,--ignore=tests/unit/%,chaos chaos_runner benchmarks deploy examples cli/test_cli_dev.py) \
 		-m "not costly and not slow and not sim and not chaos and not compat" -k "not crash" $(ARGS)
 

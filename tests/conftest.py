@@ -55,9 +55,11 @@ def log_level() -> Generator[None, None, None]:
     logger, root = logging.getLogger("tidelog"), logging.getLogger()
     level, handlers, root_level = logger.level, [*logger.handlers], root.level
     yield
-    logger.setLevel(level)
+    for each, before in ((logger, level), (root, root_level)):
+        # A change, even to the same level, empties the cache of all loggers.
+        if each.level != before:
+            each.setLevel(before)
     logger.handlers[:] = handlers
-    root.setLevel(root_level)
     for handler in [*root.handlers]:
         # Not pytest's, which have classes of their own; this one writes to a stream that the end of the test closes.
         if type(handler) is logging.StreamHandler:

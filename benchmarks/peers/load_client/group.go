@@ -17,8 +17,7 @@ const stablePoll = time.Millisecond
 // churned is the output of the group command. A change is a member that leaves or joins, up to the time at which the
 // members share all partitions again.
 type churned struct {
-	Seconds float64   `json:"seconds"`
-	CPU     float64   `json:"cpu_s"`
+	usage
 	Changes int       `json:"changes"`
 	Start   float64   `json:"start_s"`
 	Leave   quantiles `json:"leave"`
@@ -115,9 +114,9 @@ func (c *churn) run(count int, pause, length time.Duration) (*churned, error) {
 		joins = append(joins, taken)
 		time.Sleep(pause)
 	}
-	seconds, cpu := meter.read()
+	used := meter.read()
 	changes := len(leaves) + len(joins)
-	return &churned{seconds, cpu, changes, start.Seconds(), quantilesOf(leaves), quantilesOf(joins)}, nil
+	return &churned{used, changes, start.Seconds(), quantilesOf(leaves), quantilesOf(joins)}, nil
 }
 
 func (c *churn) timed(change func() error) (time.Duration, error) {

@@ -20,8 +20,7 @@ const (
 
 // flowed is the output of the live command. The time and the CPU are those of the records that were measured.
 type flowed struct {
-	Seconds  float64   `json:"seconds"`
-	CPU      float64   `json:"cpu_s"`
+	usage
 	Records  int       `json:"records"`
 	Produce  quantiles `json:"produce"`
 	EndToEnd quantiles `json:"end_to_end"`
@@ -214,11 +213,11 @@ func (f *flow) measure(ctx context.Context, rate, seconds float64, hasConsumers 
 			return nil, err
 		}
 	}
-	taken, cpu := meter.read()
+	used := meter.read()
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	return &flowed{taken, cpu, sent, quantilesOf(f.acks.latencies), quantilesOf(f.arrivals)}, nil
+	return &flowed{used, sent, quantilesOf(f.acks.latencies), quantilesOf(f.arrivals)}, nil
 }
 
 // pace sends the records of a time as they become due, and returns how many it has sent.

@@ -136,8 +136,14 @@ func (t *target) meter() *meter {
 	return &meter{t.pids, time.Now(), cpuOf(t.pids)}
 }
 
-func (m *meter) read() (seconds, cpu float64) {
-	return time.Since(m.started).Seconds(), cpuOf(m.pids) - m.cpu
+func (m *meter) read() usage {
+	return usage{time.Since(m.started).Seconds(), cpuOf(m.pids) - m.cpu}
+}
+
+// usage is what a meter measured, and a part of each command's output.
+type usage struct {
+	Seconds float64 `json:"seconds"`
+	CPU     float64 `json:"cpu_s"`
 }
 
 // cpuOf returns the CPU seconds of processes, 0 for those that have ended.

@@ -14,8 +14,7 @@ import (
 
 // produced is the output of the produce command.
 type produced struct {
-	Seconds float64   `json:"seconds"`
-	CPU     float64   `json:"cpu_s"`
+	usage
 	Records int       `json:"records"`
 	Latency quantiles `json:"latency"`
 }
@@ -59,11 +58,11 @@ func produce(target *target, flags *flag.FlagSet, arguments []string) (any, erro
 	if err := client.Flush(ctx); err != nil {
 		return nil, err
 	}
-	taken, cpu := meter.read()
+	used := meter.read()
 	if err := outcome.err(); err != nil {
 		return nil, err
 	}
-	return &produced{taken, cpu, sent, quantilesOf(outcome.latencies)}, nil
+	return &produced{used, sent, quantilesOf(outcome.latencies)}, nil
 }
 
 // outcome collects the latencies of sent records, and the first error. The promises of a client run one after another,

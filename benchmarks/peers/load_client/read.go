@@ -11,10 +11,9 @@ import (
 
 // consumed is the output of the read command. Bytes counts keys and values.
 type consumed struct {
-	Seconds float64 `json:"seconds"`
-	CPU     float64 `json:"cpu_s"`
-	Records int     `json:"records"`
-	Bytes   int64   `json:"bytes"`
+	usage
+	Records int   `json:"records"`
+	Bytes   int64 `json:"bytes"`
 }
 
 // read reads a topic from its start until it has as many records as asked for.
@@ -47,6 +46,6 @@ func read(target *target, flags *flag.FlagSet, arguments []string) (any, error) 
 			found.Bytes += int64(len(record.Key) + len(record.Value))
 		})
 	}
-	found.Seconds, found.CPU = meter.read()
+	found.usage = meter.read()
 	return found, nil
 }

@@ -18,8 +18,7 @@ const produceVersion = 7
 
 // served is the output of the requests command.
 type served struct {
-	Seconds  float64   `json:"seconds"`
-	CPU      float64   `json:"cpu_s"`
+	usage
 	Requests int       `json:"requests"`
 	Latency  quantiles `json:"latency"`
 }
@@ -62,7 +61,7 @@ func requests(target *target, flags *flag.FlagSet, arguments []string) (any, err
 		}()
 	}
 	group.Wait()
-	seconds, cpu := meter.read()
+	used := meter.read()
 	var latencies []time.Duration
 	for i, c := range all {
 		if errs[i] != nil {
@@ -70,7 +69,7 @@ func requests(target *target, flags *flag.FlagSet, arguments []string) (any, err
 		}
 		latencies = append(latencies, c.latencies...)
 	}
-	return &served{seconds, cpu, each * len(all), quantilesOf(latencies)}, nil
+	return &served{used, each * len(all), quantilesOf(latencies)}, nil
 }
 
 type client struct {

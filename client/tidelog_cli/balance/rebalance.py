@@ -29,6 +29,24 @@ Throttle = Annotated[
         help="The rate at which each node may send and fetch for the moves. Default: unlimited.",
     ),
 ]
+Sample = Annotated[
+    float | None,
+    typer.Option(
+        "--sample",
+        parser=seconds(1.0),
+        metavar="SECONDS",
+        help="Measure the rates of partitions for this time. Default: rates do not count.",
+    ),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metrics",
+        metavar="URL",
+        help="With --sample: a node's metrics, such as http://node1:9404/metrics, which count what consumers read. "
+        "May be repeated.",
+    ),
+]
 _NAMES = {goal.name.lower().replace("_", "-"): goal for goal in Goal}
 _DEFAULTS = Policy()
 
@@ -64,24 +82,8 @@ def rebalance(
         int | None,
         typer.Option("--max-bytes", min=0, metavar="BYTES", help="Copy at most this much. Default: no limit."),
     ] = None,
-    sample: Annotated[
-        float | None,
-        typer.Option(
-            "--sample",
-            parser=seconds(1.0),
-            metavar="SECONDS",
-            help="Measure the rates of partitions for this time. Default: rates do not count.",
-        ),
-    ] = None,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metrics",
-            metavar="URL",
-            help="With --sample: a node's metrics, such as http://node1:9404/metrics, which count what consumers read. "
-            "May be repeated.",
-        ),
-    ] = None,
+    sample: Sample = None,
+    metrics: Metrics = None,
     concurrency: MovesPerNode = DEFAULT_MOVES_PER_NODE,
     throttle: Throttle = None,
 ) -> None:
@@ -106,9 +108,7 @@ def rebalance(
             moved = watch(session, admin)
             session.done({"moves": moved}, f"{counted(moved, 'move')} complete; nothing is in progress.")
         elif stop_:
-            cancelled = [report.name(key) for key in stop(admin, session.timeout_s)]
-            text = f"cancelled {counted(len(cancelled), 'move')}" + (f": {', '.join(cancelled)}" if cancelled else "")
-            session.done({"cancelled": cancelled}, text)
+            _stop(session, admin)
         else:
             snapshot = take_snapshot(admin, session.timeout_s)
             if sample is not None:
@@ -145,6 +145,12 @@ def warn(snapshot: ClusterSnapshot, plan: Plan) -> None:
     for obstacle in plan.obstacles:
         state = snapshot.nodes[obstacle.node].state.value
         print_warning(f"{report.name(obstacle.key)} stays on node {obstacle.node} ({state}): {obstacle.reason}")
+
+
+def _stop(session: Session, admin: AdminClient) -> None:
+    cancelled = [report.name(key) for key in stop(admin, session.timeout_s)]
+    text = f"cancelled {counted(len(cancelled), 'move')}" + (f": {', '.join(cancelled)}" if cancelled else "")
+    session.done({"cancelled": cancelled}, text)
 
 
 def _execute(session: Session, admin: AdminClient, snapshot: ClusterSnapshot, plan: Plan, pace: Pace) -> None:

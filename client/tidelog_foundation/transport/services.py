@@ -14,7 +14,7 @@ import time
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, get_type_hints
 
 import grpc
@@ -400,7 +400,13 @@ def add_servicer(
 
 def types_of(handler: Callable[..., Awaitable[R]]) -> tuple[type[Any], type[R]]:
     """Return the types of a handler's argument ``request`` and of its response, from its annotations."""
-    hints = get_type_hints(handler)
+    return _types_of(getattr(handler, "__func__", handler))
+
+
+@lru_cache(maxsize=512)
+def _types_of(function: Callable[..., Awaitable[R]]) -> tuple[type[Any], type[R]]:
+    # All servers of a process have the same handlers, and each annotation is text that is compiled.
+    hints = get_type_hints(function)
     return hints["request"], hints["return"]
 
 

@@ -64,7 +64,9 @@ class LifecycleTimings:
     registration_retry_ms: int = 250
     heartbeat_retry_ms: int = 250
     """Also the pause of a fenced broker. The heartbeat interval limits all pauses between heartbeats."""
-    shutdown_heartbeat_ms: int = 100
+    shutdown_heartbeat_ms: int = 10
+    """The first pause during a controlled shutdown. Each following pause is twice as long, up to the longest one."""
+    longest_shutdown_heartbeat_ms: int = 100
     call_timeout_ms: int = 4_000
     shortest_attempt_ms: int = 500
     longest_attempt_ms: int = 2_000
@@ -260,11 +262,15 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """A controlled shutdown, which ends at ``deadline_ms`` at the latest. It may begin until ``waits_until_ms``."""
+    """A controlled shutdown, which ends at ``deadline_ms`` at the latest. It may begin until ``waits_until_ms``.
+
+    The next pause between heartbeats is ``pause_ms``.
+    """
 
     timeout_ms: int
     deadline_ms: int
     waits_until_ms: int
+    pause_ms: int
     may_stop: bool = False
 
 
@@ -408,7 +414,7 @@ class Lifecycle:
         commands.append(HoldConnection(self.broker_epoch))
         if answer.should_shut_down:
             commands += self._stop(is_handed_over=True)
-        return commands + self._pause(phase, self._pause_ms, now_ms)
+        return commands + self._pause(phase, self._next_pause_ms(), now_ms)
 
     def _prolong_session(self, answer: HeartbeatAnswered, sent_ms: int, now_ms: int) -> None:
         if answer.is_fenced:
@@ -418,11 +424,13 @@ class Lifecycle:
         offset = answer.metadata_offset if is_new else self.session.metadata_offset
         self.session = Session(sent_ms + (answer.session_timeout_ms or math.inf), offset)
 
-    @property
-    def _pause_ms(self) -> int:
-        if self.shutdown is not None:
-            return self._timings.shutdown_heartbeat_ms
-        return self._timings.heartbeat_retry_ms if self.is_fenced else self._timings.heartbeat_interval_ms
+    def _next_pause_ms(self) -> int:
+        timings, shutdown = self._timings, self.shutdown
+        if shutdown is not None:
+            doubled_ms = min(2 * shutdown.pause_ms, timings.longest_shutdown_heartbeat_ms)
+            self.shutdown = replace(shutdown, pause_ms=doubled_ms)
+            return shutdown.pause_ms
+        return timings.heartbeat_retry_ms if self.is_fenced else timings.heartbeat_interval_ms
 
     def _pause(self, phase: SendingHeartbeat, pause_ms: int, now_ms: int) -> list[Command]:
         if phase.next_at_once:
@@ -441,7 +449,8 @@ class Lifecycle:
         if self.shutdown is not None:
             return []
         wait_ms = event.timeout_ms * _WAITING_PERCENTAGE // 100 if event.may_wait else 0
-        self.shutdown = Shutdown(event.timeout_ms, now_ms + event.timeout_ms, now_ms + wait_ms)
+        first_ms = self._timings.shutdown_heartbeat_ms
+        self.shutdown = Shutdown(event.timeout_ms, now_ms + event.timeout_ms, now_ms + wait_ms, first_ms)
         if self.broker_epoch == NOT_REGISTERED or not self.is_serving:
             return self._stop(is_handed_over=False)
         return self._heartbeat_at_once(now_ms)

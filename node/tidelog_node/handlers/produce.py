@@ -246,15 +246,14 @@ class PendingProduce:
             self._note(outcome, partition, info)
         self._take_error(outcome, partition.topic, error)
 
-    def append_single(self, partition: Partition, batch: memoryview, *, needs_all_replicas: bool) -> PartitionOutcome:
-        """Append the only batch of a request, which nothing delays, and return its outcome."""
+    def append_single(self, partition: Partition, batch: memoryview, *, needs_all_replicas: bool) -> None:
+        """Append the only batch of a request, which nothing delays. An error goes into its outcome."""
         outcome = PartitionOutcome(partition.index)
         self.outcomes.append(TopicOutcome(partition.topic, [outcome]))
         try:
             self._append_to(partition, batch, outcome, NO_GUARD, needs_all_replicas=needs_all_replicas)
         except Exception as error:  # noqa: BLE001  # into the outcome
             self._take_error(outcome, partition.topic, error)
-        return outcome
 
     def _append_one(
         self,

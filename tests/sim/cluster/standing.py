@@ -136,6 +136,7 @@ def _timings(heartbeat_ms: int) -> LifecycleTimings:
         registration_retry_ms=30,
         heartbeat_retry_ms=20,
         shutdown_heartbeat_ms=20,
+        longest_shutdown_heartbeat_ms=20,
         call_timeout_ms=_CALL_MS,
         shortest_attempt_ms=100,
         longest_attempt_ms=250,

@@ -208,11 +208,23 @@ def test_shutdown_waits_until_the_controller_says_that_the_broker_leads_nothing(
     assert isinstance(first, SendHeartbeat)
     assert first.wants_shutdown
     assert broker.tell(ALIVE) == [HoldConnection(BrokerEpoch(7))]
-    assert broker.core.next_deadline_ms == broker.now_ms + 100
+    assert broker.core.next_deadline_ms == broker.now_ms + 10
     assert broker.heartbeat().wants_shutdown
     assert Stop(is_handed_over=True) in broker.tell(dataclasses.replace(FENCED, should_shut_down=True))
     broker.heartbeat()
     assert broker.tell(TIMED_OUT) == [], "a broker stops once"
+
+
+def test_shutdown_asks_again_after_pauses_that_double_up_to_the_longest() -> None:
+    broker = alive()
+    broker.tell(ShutdownRequested(60_000))
+    pauses = []
+    for _ in range(6):
+        broker.tell(ALIVE)
+        assert broker.core.next_deadline_ms is not None
+        pauses.append(broker.core.next_deadline_ms - broker.now_ms)
+        assert broker.heartbeat().wants_shutdown
+    assert pauses == [10, 20, 40, 80, 100, 100]
 
 
 def test_shutdown_may_wait_for_replicas_in_the_first_part_of_its_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -60,6 +61,7 @@ def worker() -> Iterator[Worker]:
     thread.join()
 
 
+@pytest.mark.costly
 def test_connector_is_created_changed_controlled_and_deleted(worker: Worker, tmp_path: Path) -> None:
     file = tmp_path / "snk.json"
     file.write_text(json.dumps({"name": "ignored", "config": SINK}))
@@ -127,3 +129,12 @@ def test_worker_that_does_not_answer_is_named() -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
     result = CliRunner().invoke(app, ["connector", "list", "--url", url])
     assert (result.exit_code, f"No Connect worker answers at {url}" in result.output) == (1, True)
+
+
+def test_worker_is_called_over_http_without_certificate_authorities(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[object] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: loaded.append(1))
+    assert worker.document("list", "--json") == {}
+    assert loaded == []

@@ -54,6 +54,7 @@ def _wait_until_interrupted(monitor: Monitor, after_s: float) -> None:
             monitor.changed.wait(0)
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("alarm")
 @pytest.mark.timeout(60, method="thread")
 @pytest.mark.parametrize("use", [_enter_until_interrupted, _wait_until_interrupted])

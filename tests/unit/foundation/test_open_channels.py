@@ -170,6 +170,7 @@ def _may_mount() -> bool:
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(not _may_mount(), reason="needs a mount namespace, for names of its own")
 @pytest.mark.parametrize("away_s", [0.0, 4.0])
 def test_server_with_another_address_is_reached_soon(tmp_path: Path, away_s: float) -> None:

@@ -410,6 +410,7 @@ class Committed:
         return offset_requests.fetch(request, self._offsets)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "partitions",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.kafka.test_produce import NEWEST, TOPIC_ID, encode
@@ -126,7 +127,7 @@ REQUESTS = st.fixed_dictionaries(
 IDS = {"t": TOPIC_ID, "u": b"u" * 16, "missing": b"m" * 16, "__consumer_offsets": b"c" * 16}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(requests=st.lists(REQUESTS, min_size=1, max_size=12), min_isr=st.sampled_from((1, 2)))
 def test_both_ways_have_equal_answers_and_logs(requests, min_isr, tmp_path_factory) -> None:
     with pytest.MonkeyPatch.context() as patch:

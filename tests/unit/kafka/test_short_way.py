@@ -8,6 +8,7 @@ import struct
 import time
 
 import pytest
+from example_counts import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from unit.kafka.test_produce import NEWEST, TOPIC_ID, encode
@@ -285,7 +286,7 @@ async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     requests=st.lists(st.one_of(REQUESTS, st.sampled_from((FETCH, FETCH, ELECT))), min_size=1, max_size=12),
     cuts=st.lists(st.one_of(st.just(WHOLE + 1), st.just(WHOLE), st.integers(0, 200)), min_size=12, max_size=12),

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,7 +87,7 @@ def test_a_value_that_is_taken_back_leaves_the_rate_as_it_was() -> None:
     assert rate.rate(2_500) == before
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(100, 10**6), st.floats(0.01, 0.5), st.floats(1.5, 50))
 def test_a_client_that_waits_as_told_converges_to_its_limit(limit, share, eagerness) -> None:
     """A client that asks for more than its limit, and waits as it is told, gets its limit within 10 %."""

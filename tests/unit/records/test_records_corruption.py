@@ -73,6 +73,7 @@ def test_batch_is_refused_when_cut_anywhere(engine: ModuleType, codec: str) -> N
         assert to_arrow(batch[:size], 0, 100).num_rows == 0
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_never_fail_otherwise_when_changed_under_a_right_crc(engine: ModuleType, codec: str) -> None:
     batch = batch_of(codec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spark_sink_model import BATCHES, ModelSpark
@@ -13,7 +14,7 @@ from tidelog_spark.sink.journal import Prepared, SinkState
 from tidelog_spark.sink.protocol import Attempt, Complete, Completion, Described, commit_batch
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(min_value=0))
 def test_every_batch_is_committed_once_whatever_is_killed(seed: int) -> None:
     spark = ModelSpark(Random(seed))

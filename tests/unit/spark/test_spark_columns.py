@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -30,7 +31,7 @@ def rows_of(columns: list[str]) -> pa.Table:
 
 
 @given(st.lists(st.sampled_from(ALL), min_size=1, unique=True))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_rows_have_the_chosen_columns_in_their_order(columns: list[str]) -> None:
     rows = rows_of(columns)
     assert rows.column_names == columns

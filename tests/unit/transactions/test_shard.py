@@ -235,6 +235,7 @@ def test_request_out_of_place_is_refused(
     assert not list(harness.store.ids())
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("keeps_uncommitted", [0, 1])
 def test_failover_ends_every_prepared_transaction(harness: TransactionHarness, keeps_uncommitted: int) -> None:
     names = [f"{ID}-{number}" for number in range(250)]

@@ -84,6 +84,7 @@ async def measured(send, ping):
     return cost
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("send", [Loop.after_a_thread, Loop.when_all_has_arrived])
 def test_cost_of_a_request_counts_the_loop_after_a_long_quiet_while(send):
     loop = Loop()
@@ -92,6 +93,7 @@ def test_cost_of_a_request_counts_the_loop_after_a_long_quiet_while(send):
     assert cost.loop_s >= STRETCH_S
 
 
+@pytest.mark.costly
 def test_cost_of_a_request_ends_with_what_is_done_for_it_without_an_answer():
     cost = asyncio.run(measured(without_an_answer, Loop().ping))
     assert not cost.is_answered
