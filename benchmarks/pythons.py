@@ -80,9 +80,10 @@ class Interpreter:
         """Ask the worker for the interpreter's version, its build and the addresses of its node."""
         answer = self.ask("describe")
         self.name = f"Python {answer['version']}"
-        build = " and ".join(text for key, text in (("has_pgo", "PGO"), ("has_lto", "LTO")) if answer[key])
+        options = [text for key, text in (("has_pgo", "PGO"), ("has_lto", "LTO")) if answer[key]]
+        build = f"with {' and '.join(options)}" if options else "without PGO or LTO"
         engine = "" if answer["compiled_engine"] else ", record engine in Python"
-        self.description = f"{answer['version']} (built with {build or 'neither PGO nor LTO'}{engine})"
+        self.description = f"{answer['version']} (configured {build}{engine})"
         self.bootstrap_servers = answer["bootstrap_servers"]
 
     def ask(self, command: str) -> dict[str, Any]:

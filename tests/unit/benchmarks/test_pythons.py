@@ -40,7 +40,7 @@ def test_compared_of_one_interpreter_alone_has_no_ratio() -> None:
     assert (line.name, line.value, line.compared_with, line.ratio) == ("Python 3.11: start", 2.0, None, None)
 
 
-def test_describe_tells_how_the_interpreter_was_built() -> None:
+def test_describe_tells_how_the_interpreter_was_configured() -> None:
     answer = (
         '{"version": "3.14.1t", "has_pgo": true, "has_lto": true, "compiled_engine": false, "bootstrap_servers": "a:1"}'
     )
@@ -48,7 +48,7 @@ def test_describe_tells_how_the_interpreter_was_built() -> None:
         interpreter.describe()
 
     assert interpreter.name == "Python 3.14.1t"
-    assert interpreter.description == "3.14.1t (built with PGO and LTO, record engine in Python)"
+    assert interpreter.description == "3.14.1t (configured with PGO and LTO, record engine in Python)"
     assert interpreter.bootstrap_servers == "a:1"
 
 
