@@ -6,6 +6,7 @@ of JSON. Both processes end with the input. It needs Tidelog and the extras ``no
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import sys
@@ -25,13 +26,17 @@ Answer = Mapping[str, object]
 _VALUE = b"0123456789" * 10
 _RECORDS = 1_000
 _REPEATS = 5
+_READY_TIMEOUT_S = 120.0
+"""The first start of an interpreter compiles all modules to bytecode."""
 _STOP_TIMEOUT_S = 30.0
 _NANO = 1e9
 
 
 def main() -> None:
     """Serve until the input ends."""
-    with LocalCluster(1, 1, data_dir=Path(sys.argv[1])) as cluster:
+    with contextlib.closing(LocalCluster(1, 1, data_dir=Path(sys.argv[1]))) as cluster:
+        cluster.start()
+        cluster.wait_ready(_READY_TIMEOUT_S)
         commands: dict[str, Callable[[], Answer]] = {
             "describe": lambda: _describe(cluster),
             "restart": lambda: _restart(cluster),
@@ -59,7 +64,7 @@ def _restart(cluster: LocalCluster) -> Answer:
     node.stop(_STOP_TIMEOUT_S)
     started = time.monotonic()
     node.start()
-    cluster.wait_ready()
+    cluster.wait_ready(_READY_TIMEOUT_S)
     seconds = time.monotonic() - started
     return {
         "pid": node.pid,

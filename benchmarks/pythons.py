@@ -93,16 +93,20 @@ class Interpreter:
             RuntimeError: The worker has ended.
         """
         assert self.worker.stdin is not None
-        assert self.worker.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self.worker.stdin.write(f"{command}\n")
             self.worker.stdin.flush()
-        line = self.worker.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the worker of {self.path} ended at {command!r}")
-        answer = json.loads(line)
+        answer = json.loads(self.read())
         assert isinstance(answer, dict)
         return answer
+
+    def read(self) -> str:
+        """Return the worker's next line. Raise RuntimeError if it has ended."""
+        assert self.worker.stdout is not None
+        line = self.worker.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the worker of {self.path} has ended")
+        return line
 
     def restart(self) -> dict[str, Any]:
         """Start the node anew, and return the cost of the start."""
@@ -126,23 +130,15 @@ def started(pythons: Sequence[Path], options: Options) -> Iterator[list[Interpre
     Raises:
         RuntimeError: A worker did not start.
     """
-    # A path to the modules of one version would hide those that the others have installed.
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(options.scratch())
         interpreters = []
         for number, python in enumerate(pythons):
-            command: list[str | Path] = [python, "-m", "benchmarks.python_worker", folder / str(number)]
-            pipe = subprocess.PIPE
-            worker = stack.enter_context(
-                subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=_REPOSITORY, env=environment)
-            )
-            interpreters.append(Interpreter(worker, python))
-        for interpreter in interpreters:
-            options.say(f"starting {interpreter.path}")
-            assert interpreter.worker.stdout is not None
-            interpreter.worker.stdout.readline()
+            options.say(f"starting {python}")
+            interpreter = Interpreter(stack.enter_context(_worker(python, folder / str(number))), python)
+            interpreter.read()
             interpreter.describe()
+            interpreters.append(interpreter)
         name_apart(interpreters)
         yield interpreters
 
@@ -178,6 +174,20 @@ def name_apart(interpreters: Sequence[Interpreter]) -> None:
     for index, interpreter in enumerate(interpreters):
         if names.count(interpreter.name) > 1:
             interpreter.name = f"{interpreter.name} no. {index + 1}"
+
+
+@contextlib.contextmanager
+def _worker(python: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a worker, and end it by the end of its input."""
+    command: list[str | Path] = [python, "-m", "benchmarks.python_worker", folder]
+    # A path to the modules of one version would hide those that the others have installed.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    pipe = subprocess.PIPE
+    worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=_REPOSITORY, env=environment)
+    try:
+        yield worker
+    finally:
+        worker.communicate()
 
 
 def _starts(interpreters: Sequence[Interpreter], options: Options) -> list[Result]:

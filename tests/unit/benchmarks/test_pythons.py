@@ -20,8 +20,9 @@ from tidelog_foundation.records import _pure, builder
 def _interpreter(program: str, name: str = "") -> Iterator[Interpreter]:
     """Yield an interpreter whose worker runs a program."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True) as worker:
-        yield Interpreter(worker, Path("python3"), name)
+    worker = subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True)
+    yield Interpreter(worker, Path("python3"), name)
+    worker.communicate()
 
 
 def test_compared_has_a_line_for_each_interpreter_but_the_first() -> None:
@@ -53,7 +54,7 @@ def test_describe_tells_how_the_interpreter_was_configured() -> None:
 
 
 def test_ask_names_the_interpreter_whose_worker_has_ended() -> None:
-    with _interpreter("") as interpreter, pytest.raises(RuntimeError, match="worker of python3 ended at 'restart'"):
+    with _interpreter("") as interpreter, pytest.raises(RuntimeError, match="worker of python3 has ended"):
         interpreter.restart()
 
 
