@@ -216,7 +216,7 @@ def _requests(interpreters: Sequence[Interpreter], options: Options) -> list[Res
 
 def _records(interpreters: Sequence[Interpreter], options: Options) -> list[Result]:
     """Produce records, and read all of them in each round."""
-    count = options.pick(200_000, 50_000)
+    count = options.pick(100_000, 50_000)
     rounds = _rounds(options)
     sent = {"topic": _LARGE, "records": count, "bytes": _LARGE_BYTES, "seconds": 60}
     kept = count * (rounds + _WARM_UP)
