@@ -18,7 +18,7 @@ FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
-.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat upgrade soak spark-cluster k8s containers secured build clean
+.PHONY: help demo test quick lint format proto docs bench bench-kafka bench-pythons sim chaos compat upgrade soak spark-cluster k8s containers secured build clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only lo
 
 bench-kafka: $(VENV)/.dev ## Measure next to Apache Kafka; needs Java, Go, and Maven or KAFKA_HOME (ARGS=--quick, ARGS="--only produce")
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
+
+bench-pythons: $(VENV)/.dev ## Compare versions of Python; needs Go (PYTHONS="PYTHON PYTHON", ARGS=--quick)
+	@$(BIN)/python -m benchmarks.pythons $(PYTHONS) $(ARGS)
 
 sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|cluster|transactions|bugs|tests), or one again (SEED=7, ACTIONS=3,5)
 	@PYTHONPATH=tests:tests/support $(BIN)/python -m sim.campaign $(if $(SIM),--part $(SIM)) $(if $(SEEDS),--seeds $(SEEDS)) \

@@ -1,8 +1,8 @@
 """The latest results in ``docs/performance.md`` and README: ``python -m benchmarks.page``.
 
 It replaces the text between pairs of markers: on the page with the tables of ``results/latest.json``,
-``results/kafka.json``, the other ``results/kafka-*.json`` and ``results/authorization.json``, in README with a short
-comparison with Kafka. It also draws the plots.
+``results/kafka.json``, the other ``results/kafka-*.json``, ``results/authorization.json`` and
+``results/pythons.json``, in README with a short comparison with Kafka. It also draws the plots.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.suite import RESULTS as KAFKA
+from benchmarks.pythons import RESULTS as PYTHONS
 from benchmarks.suite import LATEST
 from benchmarks.table import format_value
 
@@ -34,6 +35,7 @@ _TABLES = {
     "results of Spark next to Kafka": KAFKA_SPARK,
     "results of small requests and scale next to Kafka": KAFKA_SCALE,
     "results of authorization": AUTHORIZATION,
+    "results of Python versions": PYTHONS,
 }
 _COMPARED = {
     "cold start of 3+3 to the first acknowledged record": "Cold start of 3 controllers and 3 nodes",
@@ -77,10 +79,11 @@ def with_table(page: str, name: str, table: str) -> str:
 def table(document: dict[str, Any]) -> str:
     """Return the results as a sentence about the machine and a Markdown table."""
     machine = document["machine"]
+    python = machine.get("pythons", machine["python"])
     engine = "compiled" if machine["compiled_engine"] else "pure Python"
     lines = [
         f"Measured on {machine['date']} at revision `{machine['revision']}`: {machine['cpu']}, {machine['cpus']} CPUs,"
-        f" {machine['memory_gib']} GiB, {machine['system']}, Python {machine['python']}, {engine} record engine.",
+        f" {machine['memory_gib']} GiB, {machine['system']}, Python {python}, {engine} record engine.",
         "",
         "| name | value | unit | compared with | ratio | bar | holds |",
         "|---|--:|---|---|--:|---|---|",

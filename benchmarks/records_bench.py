@@ -7,10 +7,7 @@ bar.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +15,7 @@ import cramjam
 import pyarrow
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
+from benchmarks.engines import pure_engine
 from benchmarks.options import Options
 from benchmarks.result import Bar, Result
 from benchmarks.rounds import Rounds, alternate, timed
@@ -27,7 +25,6 @@ from tidelog_foundation.records import (
     COMPILED,
     HEADER_SIZE,
     RecordBatchBuilder,
-    _pure,
     compress_records,
     encode_batch,
     inspect_produced,
@@ -42,7 +39,6 @@ from tidelog_foundation.records.validation import record_section
 _VALUE_BYTES = 100
 _BATCH_BYTES = 1 << 20
 _RECORD_BYTES = 110
-_ENGINE_USERS = ("arrow", "builder", "control", "reader", "scan", "validation")
 _PEER = "aiokafka"
 _CODEC = "cramjam"
 _SMALL_BATCH_RECORDS = 16
@@ -108,7 +104,7 @@ def _pure_results(values: list[bytes], options: Options) -> list[Result]:
         ("pure engine: decode to Arrow", lambda: to_arrow(batch, 0, len(some)), lambda: _peer_read(batch)),
     ):
         options.say(name)
-        with _pure_engine():
+        with pure_engine():
             taken = alternate({_PEER: timed(peer), name: timed(work)}, options.pick(51, 11))
         results.append(_rate(name, taken, len(some), None))
     return results
@@ -168,19 +164,6 @@ def _rate(name: str, taken: Rounds, count: int, bar: float | None) -> Result:
     ratio = taken.speed_ratio(name, _PEER)
     limit = None if bar is None else Bar.on_ratio(at_least=bar)
     return Result(name, count / taken.median(name) / 1e6, "M/s", _PEER, ratio, limit)
-
-
-@contextlib.contextmanager
-def _pure_engine() -> Iterator[None]:
-    modules = [importlib.import_module(f"tidelog_foundation.records.{name}") for name in _ENGINE_USERS]
-    chosen = [module.engine for module in modules]
-    try:
-        for module in modules:
-            module.engine = _pure  # type: ignore[attr-defined]
-        yield
-    finally:
-        for module, engine in zip(modules, chosen, strict=True):
-            module.engine = engine  # type: ignore[attr-defined]
 
 
 def _appended(values: list[bytes]) -> bytes:

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Memory
 
 _SOURCE: Final = Path(__file__).parent / "load_client"
 _PROGRAM: Final = Path(__file__).parents[2] / "build" / "peers" / "load-client"
@@ -19,6 +19,24 @@ _DEADLINE_S: Final = 300.0
 Flags = Mapping[str, object]
 Answer = Mapping[str, Any]
 """The figures of a command, and percentiles of the times that it measured, by name."""
+
+
+class Target(Protocol):
+    """The cluster under load."""
+
+    @property
+    def name(self) -> str:
+        """Its name in error messages."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of the brokers' Kafka listeners."""
+
+    def pids(self) -> Mapping[str, int]:
+        """Return the ids of the processes whose CPU time is measured."""
+
+    def memory(self) -> Memory:
+        """Return the current memory of the processes."""
 
 
 class LoadClient:
@@ -37,20 +55,20 @@ class LoadClient:
         _PROGRAM.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([go, "build", "-o", _PROGRAM, "."], cwd=_SOURCE, check=True)
 
-    def run(self, peer: Peer, command: str, flags: Flags, deadline_s: float = _DEADLINE_S) -> Answer:
+    def run(self, target: Target, command: str, flags: Flags, deadline_s: float = _DEADLINE_S) -> Answer:
         """Run a command to its end, and add the cluster's resident memory of that time, ``resident_mb``.
 
         Raises:
             RuntimeError: The client failed.
             subprocess.TimeoutExpired: It took longer than the deadline.
         """
-        with self.started(peer, command, flags) as client:
-            return {**client.answer(deadline_s), "resident_mb": peer.memory().resident}
+        with self.started(target, command, flags) as client:
+            return {**client.answer(deadline_s), "resident_mb": target.memory().resident}
 
     @contextlib.contextmanager
-    def started(self, peer: Peer, command: str, flags: Flags) -> Iterator[RunningClient]:
+    def started(self, target: Target, command: str, flags: Flags) -> Iterator[RunningClient]:
         """Start a command, yield it, and kill it if it still runs afterwards."""
-        arguments = command_line(peer.bootstrap_servers, peer.pids(), command, flags)
+        arguments = command_line(target.bootstrap_servers, target.pids(), command, flags)
         with subprocess.Popen(
             [str(_PROGRAM), *arguments],
             stdin=subprocess.PIPE,
@@ -59,7 +77,7 @@ class LoadClient:
             text=True,
         ) as process:
             try:
-                yield RunningClient(process, f"{command} on {peer.name}")
+                yield RunningClient(process, f"{command} on {target.name}")
             finally:
                 process.kill()
 

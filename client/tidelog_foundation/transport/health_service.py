@@ -10,6 +10,7 @@ import asyncio
 from typing import Final
 
 import grpc.aio
+from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2
 
 from tidelog_foundation.monitoring.checks import Readiness
@@ -36,6 +37,15 @@ class HealthService(health.aio.HealthServicer):  # type: ignore[misc]  # the lib
         """Answer with the state of this moment."""
         await self.refresh()
         return await super().Check(request, context)
+
+    async def List(self, request: object, context: object) -> Message:  # noqa: N802  # as above
+        """Answer with the states of all services. Only later releases of the library have this method."""
+        await self.refresh()
+        statuses = {
+            service: health_pb2.HealthCheckResponse(status=status) for service, status in self._server_status.items()
+        }
+        answer: Message = health_pb2.HealthListResponse(statuses=statuses)
+        return answer
 
     async def refresh(self) -> None:
         """Run the checks, and tell the watchers of a change."""

@@ -78,15 +78,18 @@ def test_arguments_are_in_the_order_of_confluent_kafka(name: str, theirs: type, 
 
 
 def _arguments(owner: type, method: str) -> list[str] | None:
-    """Of a signature, or where that is in C of the text that describes it; None: nothing says it."""
+    """Of the text that describes a function in C, or else of a signature; None: nothing says it."""
     function: Any = owner if method == "__init__" else getattr(owner, method)
-    try:
-        names = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        described = re.search(rf"py:function:: *{function.__name__}\(([^)]*)\)", function.__doc__ or "")
-        if described is None:
-            return None
+    described = re.search(rf"py:function:: *{function.__name__}\(([^)]*)\)", function.__doc__ or "")
+    if described is not None:
         names = [each.partition("=")[0].strip(" []") for each in described[1].split(",")]
+    else:
+        try:
+            names = list(inspect.signature(function).parameters)
+        except (TypeError, ValueError):
+            return None
+        if names == ["self", "object"]:  # the signature of any function in C with one argument, since Python 3.13
+            return None
     # One dictionary of settings, or what is spelled out on our side.
     return [n for n in names if n and n not in ("self", "conf", "kwargs", "args", "config")]
 

@@ -44,3 +44,25 @@ def test_health_service_answers_with_the_checks_of_the_moment_and_tells_watchers
         await port.stop()
 
     asyncio.run(run())
+
+
+@pytest.mark.skipif(not hasattr(health_pb2, "HealthListResponse"), reason="this release of the library has no List")
+def test_health_service_lists_the_states_of_all_services_at_the_moment() -> None:
+    checks = [Check("fencing", False, "the controllers have fenced the node")]
+
+    async def run() -> None:
+        port = HealthPort("127.0.0.1:0", HealthService(lambda: checks))
+        await port.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port.port}") as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+
+            async def statuses() -> dict[str, int]:
+                answer = await stub.List(health_pb2.HealthListRequest(), timeout=5)
+                return {name: each.status for name, each in answer.statuses.items()}
+
+            assert await statuses() == {"": NOT_SERVING, "readiness": NOT_SERVING, "liveness": SERVING}
+            checks.clear()
+            assert set((await statuses()).values()) == {SERVING}
+        await port.stop()
+
+    asyncio.run(run())

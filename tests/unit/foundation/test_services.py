@@ -42,7 +42,9 @@ def table(check: Method | None = None, watch: Method | None = None) -> dict[str,
         return
         yield
 
+    # Later releases of grpcio-health-checking have more methods.
     return {
+        **{method.name: Call(not_called, Message, Message) for method in HEALTH.methods},
         "Check": check or Call(not_called, Message, Message),
         "Watch": watch or ResponseStream(no_responses, Message, Message),
     }
@@ -73,8 +75,10 @@ async def failure(call: Any) -> grpc.aio.AioRpcError:
 
 
 def test_table_that_differs_from_its_service_is_an_error_that_names_the_methods() -> None:
+    methods = table()
+    methods["Wtach"] = methods.pop("Watch")
     with pytest.raises(TypeError, match=r"grpc\.health\.v1\.Health differ in Watch, Wtach"):
-        Service(HEALTH, {"Check": Call(not_called, Message, Message), "Wtach": Call(not_called, Message, Message)})
+        Service(HEALTH, methods)
 
 
 def deleting(delete: Handler) -> Service:

@@ -105,6 +105,8 @@ def test_engine_takes_a_snapshot_when_the_last_one_is_old(new_engines: Engines, 
             await commit(process, 0, 3)
             last = await process.engine.read_barrier()
             await wait_until(lambda: process.engine.describe().snapshot_offset == last)
+            # The one before is removed later.
+            await wait_until(lambda: len(snapshot_files(cluster.root / "1")) == 1)
             before = snapshot_files(cluster.root / "1")
             await asyncio.sleep(0.3)
             assert snapshot_files(cluster.root / "1") == before, "nothing was committed since"
