@@ -103,7 +103,7 @@ func (o *outcome) reset() {
 	o.latencies = o.latencies[:0]
 }
 
-// randomBytes returns a value that no codec compresses.
+// randomBytes returns a random value.
 func randomBytes(size int) []byte {
 	value := make([]byte, size)
 	for i := range value {
