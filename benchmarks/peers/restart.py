@@ -26,9 +26,12 @@ from benchmarks.result import Result
 _TOPIC: Final = "restart"
 _REPLICAS: Final = 2
 _RESTARTED, _OTHER = 1, 2
-_RECORD_BYTES: Final = 16 * 1024
+_RECORD_BYTES: Final = 64 * 1024
+"""With thousands of partitions, a batch has one record: smaller ones would take several times as long to write."""
 _FILL_S: Final = 1_500.0
-_BUFFERED: Final = 2_000
+_RESTART_S: Final = 600.0
+"""The timeout of each step of a restart. After a kill, a broker may read all its records before it answers."""
+_BUFFERED: Final = 500
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """Request 18 in version 0, without a client id."""
 _ANSWER_S: Final = 2.0
@@ -104,12 +107,12 @@ def _restarted(clusters: Clusters, peer: Peer, end: Callable[[int], None], how: 
     started_s = time.monotonic()
     end(_RESTARTED)
     stopped_s = time.monotonic() - started_s
-    wait_for(lambda: not topics.is_whole(_TOPIC), f"{peer.name} notices that broker {_RESTARTED} is gone")
+    wait_for(lambda: not topics.is_whole(_TOPIC), f"{peer.name} notices that broker {_RESTARTED} is gone", _RESTART_S)
     launched_s = time.monotonic()
     peer.restart(_RESTARTED)
-    wait_for(lambda: _answers(restarted), f"broker {_RESTARTED} of {peer.name} answers")
+    wait_for(lambda: _answers(restarted), f"broker {_RESTARTED} of {peer.name} answers", _RESTART_S)
     answered_s = time.monotonic() - launched_s
-    topics.wait_whole(_TOPIC)
+    topics.wait_whole(_TOPIC, _RESTART_S)
     in_sync_s = time.monotonic() - launched_s
     pid = peer.broker_pid(_RESTARTED)
     return _Restart(stopped_s, answered_s, in_sync_s, process.cpu_seconds(pid), process.resident_mb(pid))
