@@ -26,12 +26,13 @@ from benchmarks.result import Result
 _TOPIC: Final = "restart"
 _REPLICAS: Final = 2
 _RESTARTED, _OTHER = 1, 2
-_RECORD_BYTES: Final = 64 * 1024
-"""With thousands of partitions, a batch has one record: smaller ones would take several times as long to write."""
+_RECORD_BYTES: Final = 16 * 1024
+_SAME_KEY: Final = 32
+"""So many records in a row go to one partition, in batches of 512 KiB: single ones would take an hour to write."""
 _FILL_S: Final = 1_500.0
 _RESTART_S: Final = 600.0
 """The timeout of each step of a restart. After a kill, a broker may read all its records before it answers."""
-_BUFFERED: Final = 500
+_BUFFERED: Final = 2_000
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """Request 18 in version 0, without a client id."""
 _ANSWER_S: Final = 2.0
@@ -93,8 +94,9 @@ def _fill(clusters: Clusters, client: LoadClient, peer: Peer, partitions: int, g
     clusters.options.say(f"writing {gib} GiB to {partitions:,} partitions of {peer.name}")
     create_topic(peer, _TOPIC, partitions, _REPLICAS)
     records = gib * 2**30 // _RECORD_BYTES
-    flags = {"topic": _TOPIC, "bytes": _RECORD_BYTES, "records": records, "seconds": _FILL_S, "buffered": _BUFFERED}
-    written = client.run(peer, "produce", flags, 2 * _FILL_S)["records"]
+    flags = {"topic": _TOPIC, "bytes": _RECORD_BYTES, "records": records, "seconds": _FILL_S}
+    batching = {"buffered": _BUFFERED, "same_key": _SAME_KEY}
+    written = client.run(peer, "produce", {**flags, **batching}, 2 * _FILL_S)["records"]
     if written < records:
         raise RuntimeError(f"{peer.name} took {written:,} of {records:,} records in {_FILL_S:.0f} s")
 
