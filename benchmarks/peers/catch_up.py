@@ -41,7 +41,7 @@ def catch_up(clusters: Clusters) -> list[Result]:
     """Fill a topic, and read all of it from the disk in each round.
 
     Raises:
-        RuntimeError: A broker has not read the records from the disk.
+        RuntimeError: A broker has not read the records from the disk, or stores them compressed.
     """
     client = LoadClient()
     mib = clusters.options.pick(4_096, 1_024)
@@ -77,6 +77,7 @@ def _read(clusters: Clusters, client: LoadClient, records: int, peer: Peer) -> _
     live = {"topic": _LIVE, "rate": _RATE, "bytes": _RECORD_BYTES}
     alone = client.run(peer, "live", {**live, "seconds": clusters.options.pick(15, 5)})
     size = _drop_pages(peer.data_folder(_BROKER), _STORED)
+    _check_stored(peer, size, records)
     pid = peer.broker_pid(_BROKER)
     clusters.options.say(f"reading {size / _MB:,.0f} MB from the disk of {peer.name}")
     with client.started(peer, "live", {**live, "seconds": _FILL_S, "until_input_ends": True}) as running:
@@ -88,6 +89,12 @@ def _read(clusters: Clusters, client: LoadClient, records: int, peer: Peer) -> _
     if from_disk < _COLD_SHARE * size:
         raise RuntimeError(f"{peer.name} has read {from_disk:,} of {size:,} bytes from the disk: use a real disk")
     return _CaughtUp(reader, alone, beside, peer.memory().resident)
+
+
+def _check_stored(peer: Peer, size: int, records: int) -> None:
+    """Raise RuntimeError if the segments are smaller than the values of their records, hence compressed."""
+    if size < records * _RECORD_BYTES:
+        raise RuntimeError(f"{peer.name} stores {records:,} records of {_RECORD_BYTES} bytes in {size:,} bytes")
 
 
 def _drop_pages(folder: Path, topic: str) -> int:

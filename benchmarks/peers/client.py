@@ -113,9 +113,9 @@ class Topics:
         """Delete a topic."""
         self._admin.delete_topics([topic])[topic].result()
 
-    def wait_whole(self, topic: str) -> None:
+    def wait_whole(self, topic: str, timeout_s: float = _TIMEOUT_S) -> None:
         """Wait until every partition has a leader and all replicas are in sync."""
-        wait_for(lambda: self.is_whole(topic), f"{topic} is whole")
+        wait_for(lambda: self.is_whole(topic), f"{topic} is whole", timeout_s)
 
     def is_whole(self, topic: str) -> bool:
         """Return true if every partition has a leader and all replicas are in sync."""
@@ -248,14 +248,14 @@ def _eventually(look: Callable[[], list[T]], what: str) -> list[T]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = _TIMEOUT_S) -> None:
     """Wait for a condition, checked every 20 ms.
 
     Raises:
-        TimeoutError: The condition does not hold within three minutes.
+        TimeoutError: The condition does not hold within the timeout, three minutes by default.
     """
-    deadline_s = time.monotonic() + _TIMEOUT_S
+    deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"not within {_TIMEOUT_S} s: {what}")
+            raise TimeoutError(f"not within {timeout_s} s: {what}")
         time.sleep(_LOOK_S)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import process
 
-STOP_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 300.0
 
 SETTINGS: Mapping[str, object] = {
     "broker.session.timeout.ms": 2_000,
@@ -88,7 +88,7 @@ class Peer(ABC):
         """Stop a broker with SIGTERM, and return when it has ended.
 
         Raises:
-            subprocess.TimeoutExpired: It has not ended in two minutes.
+            subprocess.TimeoutExpired: It has not ended in five minutes.
         """
 
     @abstractmethod

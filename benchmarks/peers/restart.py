@@ -27,7 +27,11 @@ _TOPIC: Final = "restart"
 _REPLICAS: Final = 2
 _RESTARTED, _OTHER = 1, 2
 _RECORD_BYTES: Final = 16 * 1024
+_SAME_KEY: Final = 32
+"""So many records in a row go to one partition, in batches of 512 KiB: single ones would take an hour to write."""
 _FILL_S: Final = 1_500.0
+_RESTART_S: Final = 600.0
+"""The timeout of each step of a restart. After a kill, a broker may read all its records before it answers."""
 _BUFFERED: Final = 2_000
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """Request 18 in version 0, without a client id."""
@@ -90,8 +94,9 @@ def _fill(clusters: Clusters, client: LoadClient, peer: Peer, partitions: int, g
     clusters.options.say(f"writing {gib} GiB to {partitions:,} partitions of {peer.name}")
     create_topic(peer, _TOPIC, partitions, _REPLICAS)
     records = gib * 2**30 // _RECORD_BYTES
-    flags = {"topic": _TOPIC, "bytes": _RECORD_BYTES, "records": records, "seconds": _FILL_S, "buffered": _BUFFERED}
-    written = client.run(peer, "produce", flags, 2 * _FILL_S)["records"]
+    flags = {"topic": _TOPIC, "bytes": _RECORD_BYTES, "records": records, "seconds": _FILL_S}
+    batching = {"buffered": _BUFFERED, "same_key": _SAME_KEY}
+    written = client.run(peer, "produce", {**flags, **batching}, 2 * _FILL_S)["records"]
     if written < records:
         raise RuntimeError(f"{peer.name} took {written:,} of {records:,} records in {_FILL_S:.0f} s")
 
@@ -104,12 +109,12 @@ def _restarted(clusters: Clusters, peer: Peer, end: Callable[[int], None], how: 
     started_s = time.monotonic()
     end(_RESTARTED)
     stopped_s = time.monotonic() - started_s
-    wait_for(lambda: not topics.is_whole(_TOPIC), f"{peer.name} notices that broker {_RESTARTED} is gone")
+    wait_for(lambda: not topics.is_whole(_TOPIC), f"{peer.name} notices that broker {_RESTARTED} is gone", _RESTART_S)
     launched_s = time.monotonic()
     peer.restart(_RESTARTED)
-    wait_for(lambda: _answers(restarted), f"broker {_RESTARTED} of {peer.name} answers")
+    wait_for(lambda: _answers(restarted), f"broker {_RESTARTED} of {peer.name} answers", _RESTART_S)
     answered_s = time.monotonic() - launched_s
-    topics.wait_whole(_TOPIC)
+    topics.wait_whole(_TOPIC, _RESTART_S)
     in_sync_s = time.monotonic() - launched_s
     pid = peer.broker_pid(_RESTARTED)
     return _Restart(stopped_s, answered_s, in_sync_s, process.cpu_seconds(pid), process.resident_mb(pid))

@@ -98,11 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterator[tuple[str, list[Result]]]:
     """Yield the results of each part. Except in cold starts, both clusters of a size run at the same time."""
-    with _clusters(options, WHOLE, alone) as clusters:
-        yield from _run(clusters, _STOPPED_PARTS, parts)
-        if any(part in _WHOLE_PARTS for part in parts):
-            clusters.start()
-            yield from _run(clusters, _WHOLE_PARTS, parts)
+    if any(part in _STOPPED_PARTS or part in _WHOLE_PARTS for part in parts):
+        with _clusters(options, WHOLE, alone) as clusters:
+            yield from _run(clusters, _STOPPED_PARTS, parts)
+            if any(part in _WHOLE_PARTS for part in parts):
+                clusters.start()
+                yield from _run(clusters, _WHOLE_PARTS, parts)
     for size, of_size in ((WHOLE, _FRESH_PARTS), (SMALL, _SMALL_PARTS)):
         if any(part in of_size for part in parts):
             with _clusters(options, size, alone) as clusters:

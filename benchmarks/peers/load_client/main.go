@@ -75,9 +75,15 @@ type target struct {
 	topic   string
 }
 
-// client returns a client of the cluster.
+// client returns a client of the cluster. It does not compress: all records of a run have the same value, so that the
+// default codec would shrink a batch to little more than one of them.
 func (t *target) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(t.servers...), kgo.ClientID(clientID)}, options...)...)
+	common := []kgo.Opt{
+		kgo.SeedBrokers(t.servers...),
+		kgo.ClientID(clientID),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+	}
+	return kgo.NewClient(append(common, options...)...)
 }
 
 // leaders returns the address of the leader of each partition.

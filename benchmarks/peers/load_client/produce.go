@@ -26,6 +26,7 @@ func produce(target *target, flags *flag.FlagSet, arguments []string) (any, erro
 	most := flags.Int("records", 0, "the most records to send; 0: no limit")
 	size := flags.Int("bytes", 100, "the size of a record's value")
 	linger := flags.Duration("linger", 5*time.Millisecond, "the linger time of a batch")
+	sameKey := flags.Int("same-key", 1, "the number of records in a row with the same key, hence to the same partition")
 	buffered := flags.Int("buffered", 10_000, "the most records that are not acknowledged yet")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
@@ -47,11 +48,14 @@ func produce(target *target, flags *flag.FlagSet, arguments []string) (any, erro
 	}
 	outcome := newOutcome()
 	value := randomBytes(*size)
+	var key []byte
 	sent := 0
 	meter := target.meter()
 	end := meter.started.Add(time.Duration(*seconds * float64(time.Second)))
 	for (*most == 0 || sent < *most) && time.Now().Before(end) && outcome.err() == nil {
-		key := binary.BigEndian.AppendUint64(nil, rand.Uint64())
+		if sent%*sameKey == 0 {
+			key = binary.BigEndian.AppendUint64(nil, rand.Uint64())
+		}
 		outcome.send(ctx, client, &kgo.Record{Topic: target.topic, Key: key, Value: value}, time.Now())
 		sent++
 	}
@@ -102,7 +106,7 @@ func (o *outcome) reset() {
 	o.latencies = o.latencies[:0]
 }
 
-// randomBytes returns a value that no codec compresses.
+// randomBytes returns a random value.
 func randomBytes(size int) []byte {
 	value := make([]byte, size)
 	for i := range value {

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.peers import tls
 from benchmarks.peers.apache_kafka import layout, name
+from benchmarks.peers.client import wait_for
 from benchmarks.peers.comparison import Cost, Found, ratio_of, work_results
 from benchmarks.peers.maven import find_installation, pom_version, version_of
 from benchmarks.peers.peer import SETTINGS, Size
@@ -64,6 +65,12 @@ def test_in_turns_returns_what_the_rounds_after_the_warm_up_gave() -> None:
         return of, len(calls)
 
     assert in_turns({of: lambda of=of: work(of) for of in "ab"}, rounds=1) == {"a": [("a", 4)], "b": [("b", 3)]}
+
+
+def test_wait_for_names_the_condition_and_the_timeout_that_has_passed() -> None:
+    wait_for(lambda: True, "nothing", timeout_s=0)
+    with pytest.raises(TimeoutError, match=r"not within 0\.01 s: broker 1 answers"):
+        wait_for(lambda: False, "broker 1 answers", timeout_s=0.01)
 
 
 def test_layout_of_kafka_gives_each_process_its_role_address_and_folder() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -15,13 +16,16 @@ from typing import Any
 import pytest
 
 from benchmarks import process
-from benchmarks.peers import restart
-from benchmarks.peers.catch_up import _drop_pages
+from benchmarks.options import Options
+from benchmarks.peers import catch_up, restart, suite
+from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.comparison import Found
 from benchmarks.peers.load_client import RunningClient, command_line
 from benchmarks.peers.load_results import cost, latencies, rate
-from benchmarks.peers.scale import SCALE_PARTS
+from benchmarks.peers.peer import PAIR, SMALL, Size
+from benchmarks.peers.scale import SCALE_PARTS, ScalePart
 from benchmarks.peers.suite import PARTS
+from benchmarks.peers.tidelog_cluster import TidelogCluster
 
 _LATENCY = {"count": 4, "p50_s": 0.001, "p99_s": 0.01, "p999_s": 0.02, "max_s": 0.05}
 
@@ -105,7 +109,15 @@ def test_dropped_pages_are_those_of_the_topic_alone(tmp_path: Path) -> None:
         (tmp_path / folder / "00000000000000000000.log").write_bytes(bytes(size))
     (tmp_path / "stored-0" / "00000000000000000000.index").write_bytes(bytes(80))
 
-    assert _drop_pages(tmp_path, "stored") == 30
+    assert catch_up._drop_pages(tmp_path, "stored") == 30
+
+
+def test_catch_up_fails_when_the_stored_records_are_compressed() -> None:
+    peer = TidelogCluster(SMALL)
+
+    catch_up._check_stored(peer, 10_240, 10)
+    with pytest.raises(RuntimeError, match="stores 10 records of 1024 bytes in 10,239 bytes"):
+        catch_up._check_stored(peer, 10_239, 10)
 
 
 def test_disk_reads_of_a_process_are_counted_in_bytes() -> None:
@@ -141,3 +153,18 @@ def test_parts_at_scale_can_be_asked_for_by_name() -> None:
         "group-churn",
     } == SCALE_PARTS.keys()
     assert SCALE_PARTS.keys() <= set(PARTS)
+
+
+def test_part_at_scale_has_only_its_own_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[Size] = []
+
+    @contextlib.contextmanager
+    def clusters(_: Options, size: Size, *__: object) -> Iterator[Clusters]:
+        sizes.append(size)
+        yield Clusters([], Options())
+
+    monkeypatch.setattr(suite, "_clusters", clusters)
+    monkeypatch.setattr(suite, "SCALE_PARTS", {"restart": ScalePart(lambda _: [], PAIR, is_started=False)})
+
+    assert list(suite.measure(Options(), ["restart"], None)) == [("restart", [])]
+    assert sizes == [PAIR]
