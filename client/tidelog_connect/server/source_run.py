@@ -21,6 +21,7 @@ from tidelog_connect.connectors.shared_settings import PARTITIONS, REPLICATION_F
 from tidelog_connect.errors import ErrorSettings
 from tidelog_connect.pipeline import source_records
 from tidelog_connect.server.failed_records import FailedRecords
+from tidelog_connect.server.java_references import release_java_references
 from tidelog_connect.server.record_count import RecordCount
 from tidelog_connect.server.retries import with_retries
 from tidelog_connect.server.settings import WorkerSettings
@@ -69,6 +70,7 @@ class SourceRun:
                 self._stopping.wait(self._settings.worker.source_poll_interval_ms / 1000)
                 continue
             topics = self._write_batch(batch)
+            release_java_references()
             changed = {partition_key(each.partition): each.offset for each in batch.offsets}
             position = {key: offset for key, offset in {**position, **changed}.items() if offset is not None}
             self._context.used(topics)
