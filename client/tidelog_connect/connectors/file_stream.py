@@ -23,6 +23,7 @@ from tidelog_connect.schemas import ConnectSchema, SchemaType
 from tidelog_foundation.replaced_files import replace_file
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
 _FILE, _TOPIC, _BATCH_SIZE = "file", "topic", "batch.size"
@@ -103,19 +104,14 @@ class FileStreamSourceConnector(SourceConnector):
         partition = {_FILENAME: self.settings[_FILE]}
         start = int(position.get(partition_key(partition), {_POSITION: 0})[_POSITION])
         lines, end = read_lines(Path(self.settings[_FILE]), start, self.settings[_BATCH_SIZE])
-        if not lines:
+        if not len(lines):
             return None
         topic = self.settings[_TOPIC]
-        values = pyarrow.array(lines, pyarrow.binary())
-        count = len(lines)
-        table = pyarrow.table(
-            {
-                "topic": pyarrow.repeat(pyarrow.scalar(topic), count),
-                "value": values,
-            }
-        )
         offsets = (SourceOffset(partition, {_POSITION: end}),)
-        rows = spark.createDataFrame(table).withColumn("value", sql.make_valid_utf8(sql.col("value").cast("string")))
+        value = sql.make_valid_utf8(sql.col("value").cast("string"))
+        rows = spark.createDataFrame(pyarrow.table({"value": lines})).select(
+            sql.lit(topic).alias("topic"), value.alias("value")
+        )
         return SourceBatch(rows, offsets, frozenset((topic,)), value_schema=ConnectSchema(SchemaType.STRING))
 
 
@@ -175,16 +171,20 @@ def _collected(values: DataFrame) -> Iterator[bytes]:
         yield "".join(f"{value}\n" for value in chunk.to_pylist()).encode()
 
 
-def read_lines(path: Path, start: int, max_lines: int) -> tuple[list[bytes], int]:
+def read_lines(path: Path, start: int, max_lines: int) -> tuple[pyarrow.BinaryArray, int]:
     """Return the complete lines behind a position without their line ends, and the position behind them.
 
     Raises:
         ValueError: the file is shorter than the position, or a line is longer than a batch.
     """
+    import pyarrow
+    from pyarrow import compute
+
+    none = pyarrow.array([], pyarrow.binary())
     try:
         file = path.open("rb")
     except FileNotFoundError:
-        return [], start
+        return none, start
     with file:
         size = os.fstat(file.fileno()).st_size
         if size < start:
@@ -197,12 +197,14 @@ def read_lines(path: Path, start: int, max_lines: int) -> tuple[list[bytes], int
     if not end:
         if len(data) == _MAX_BYTES:
             raise ValueError(f"{path} has a line of more than {_MAX_BYTES} bytes at position {start}")
-        return [], start
-    lines = data[: end - 1].split(b"\n")
+        return none, start
+    lines = compute.split_pattern(pyarrow.array([data[: end - 1]]), "\n").values
     if len(lines) > max_lines:
         lines = lines[:max_lines]
-        end = sum(map(len, lines)) + max_lines
-    return [line.removesuffix(b"\r") for line in lines], start + end
+        end = compute.sum(compute.binary_length(lines)).as_py() + max_lines
+    if b"\r" in data:
+        lines = compute.if_else(compute.ends_with(lines, "\r"), compute.binary_slice(lines, 0, -1), lines)
+    return lines, start + end
 
 
 def append_batch(path: Path, batch_id: str, pieces: Iterable[bytes]) -> None:

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 _STEP_S = 0.5
 _SPARK_DEFAULTS = {
     # A JVM that lacks memory would lose threads, and its queries would wait forever.
-    "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError -XX:+UseParallelGC",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.caseSensitive": "true",
     "spark.sql.execution.arrow.localRelationThreshold": "0",

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidelog_connect.connectors.file_stream import FileStreamSourceConnector, append_batch, read_lines
+from tidelog_connect.connectors.file_stream import FileStreamSourceConnector, append_batch
+from tidelog_connect.connectors.file_stream import read_lines as read_lines_as_arrow
 from tidelog_connect.server.settings import worker_settings
 from tidelog_connect.server.topic_storage import fence_record, offset_record
 from tidelog_foundation.errors import ConfigError
+
+
+def read_lines(path: Path, start: int, max_lines: int) -> tuple[list[bytes], int]:
+    lines, end = read_lines_as_arrow(path, start, max_lines)
+    return lines.to_pylist(), end
+
+
+@given(st.lists(st.binary(max_size=3).map(lambda line: line.replace(b"\n", b"\r"))), st.integers(1, 6))
+def test_lines_of_random_bytes_are_those_of_a_split(lines: list[bytes], max_lines: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, found, position = Path(folder) / "in", [], 0
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        while True:
+            some, position = read_lines(path, position, max_lines)
+            if not some:
+                break
+            assert len(some) <= max_lines
+            found += some
+    assert found == [line.removesuffix(b"\r") for line in lines]
 
 
 def test_lines_are_read_from_a_position_once_they_are_complete(tmp_path: Path) -> None:
