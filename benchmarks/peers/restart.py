@@ -28,7 +28,7 @@ _REPLICAS: Final = 2
 _RESTARTED, _OTHER = 1, 2
 _RECORD_BYTES: Final = 16 * 1024
 _SAME_KEY: Final = 32
-"""So many records in a row go to one partition, in batches of 512 KiB: single ones would take an hour to write."""
+"""So many records in a row go to one partition: a batch of 512 KiB costs a cluster little more than one record."""
 _FILL_S: Final = 1_500.0
 _RESTART_S: Final = 600.0
 """The timeout of each step of a restart. After a kill, a broker may read all its records before it answers."""
