@@ -80,6 +80,11 @@ def node(tmp_path: Path) -> Iterator[Node]:
         yield found
 
 
+def of_tls(errors: list[KafkaError]) -> list[KafkaError]:
+    """Return the errors of TLS. A client that calls the node while it restarts has an error of its transport before."""
+    return [error for error in errors if error.code() == KafkaError._SSL]
+
+
 @EACH
 def test_failure_of_tls_at_a_known_node_is_named_by_reports_and_at_once_by_error_cb(node: Node, fault: str) -> None:
     errors: list[KafkaError] = []
@@ -90,12 +95,11 @@ def test_failure_of_tls_at_a_known_node_is_named_by_reports_and_at_once_by_error
         assert producer.flush(DEADLINE_S) == 0
         node.fail(fault)
         producer.produce("t", b"second", on_delivery=lambda error, _: reports.append(error))
-        wait_for(lambda: bool(producer.poll(0.01) or errors), "error_cb", DEADLINE_S)
+        wait_for(lambda: bool(producer.poll(0.01) or of_tls(errors)), "error_cb", DEADLINE_S)
         assert reports == []
         assert producer.flush(DEADLINE_S) == 0
-    assert errors[0].code() == KafkaError._SSL
-    assert fault in errors[0].str()
-    assert not errors[0].fatal()
+    assert fault in of_tls(errors)[0].str()
+    assert not of_tls(errors)[0].fatal()
     [report] = reports
     assert report is not None
     assert report.code() == KafkaError._MSG_TIMED_OUT
@@ -124,9 +128,8 @@ def test_failure_of_tls_at_a_known_node_is_named_by_operations_and_consumers(nod
         wait_for(lambda: bool(consumer.poll(0.05) or consumer.assignment()), "the assignment", DEADLINE_S)
         producer.init_transactions(DEADLINE_S)
         node.fail(fault)
-        wait_for(lambda: bool(consumer.poll(0.01) or errors), "error_cb", DEADLINE_S)
-        assert errors[0].code() == KafkaError._SSL
-        assert fault in errors[0].str()
+        wait_for(lambda: bool(consumer.poll(0.01) or of_tls(errors)), "error_cb", DEADLINE_S)
+        assert fault in of_tls(errors)[0].str()
         described = admin.describe_consumer_groups(["g"], request_timeout=0.6)["g"]
         for fails in (
             lambda: admin.list_topics(timeout=0.6),
