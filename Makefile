@@ -14,6 +14,8 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 
 # Files of the quick tests are in memory where a gigabyte is free, since most of them sync what they write. Some run files.
 MEMORY = $(shell [ "$$(df -kP /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -ge 1000000 ] 2>/dev/null && \
 	! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
+# The quick tests wait more than they work, so that more of them run at a time.
+QUICK_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + 2 * (os.cpu_count() or 1)))')
 FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
@@ -30,7 +32,7 @@ test: $(VENV)/.dev ## Run the tests in a few processes (ARGS="-k name" narrows t
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 quick: $(VENV)/.dev ## Run most unit tests with few examples each: the inner loop (ARGS="-k name")
-	@$(MEMORY) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/scenario --hypothesis-profile=quick \
+	@$(MEMORY) $(BIN)/python -m pytest -n $(QUICK_WORKERS) --dist worksteal tests/unit tests/scenario --hypothesis-profile=quick \
 		$(patsubst %,--ignore=tests/unit/%,chaos chaos_runner benchmarks deploy examples cli/test_cli_dev.py) \
 		-m "not costly and not slow and not sim and not chaos and not compat" -k "not crash" $(ARGS)
 
