@@ -106,11 +106,12 @@ def _choose_python(spark: SparkSession) -> None:
     chosen = spark.conf.get(_WORKER_PYTHON_SETTING, None)
     if chosen is not None:
         context.pythonExec = chosen
-    elif _is_local(context.master or "") and _WORKER_PYTHON not in os.environ:
+    elif is_local(context.master or "") and _WORKER_PYTHON not in os.environ:
         context.pythonExec = sys.executable
 
 
-def _is_local(master: str) -> bool:
+def is_local(master: str) -> bool:
+    """Return whether the tasks of a master run on this machine, in the driver's process or beside it."""
     return master.startswith("local")
 
 
@@ -146,8 +147,8 @@ def _name_packages(packages: str | None) -> Iterator[None]:
 
 
 def _environment(master: str, config: Mapping[str, str]) -> dict[str, str]:
-    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if _is_local(master) else {}
-    default = sys.executable if _is_local(master) else os.environ.get(_WORKER_PYTHON, sys.executable)
+    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}
+    default = sys.executable if is_local(master) else os.environ.get(_WORKER_PYTHON, sys.executable)
     return local | {
         "JAVA_HOME": str(find_java().home),
         _WORKER_PYTHON: config.get(_WORKER_PYTHON_SETTING, default),
@@ -180,7 +181,7 @@ _LOCAL_SETTINGS = {
 
 
 def _settings(master: str) -> dict[str, str]:
-    return (_LOCAL_SETTINGS if _is_local(master) else {}) | {
+    return (_LOCAL_SETTINGS if is_local(master) else {}) | {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_logging_file()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

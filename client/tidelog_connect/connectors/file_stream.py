@@ -151,7 +151,9 @@ class FileStreamSinkConnector(SinkConnector):
 
 
 def _tasks_see_files(rows: DataFrame) -> bool:
-    return str(rows.sparkSession.sparkContext.master).startswith("local")
+    from tidelog_spark.local_session import is_local
+
+    return is_local(rows.sparkSession.sparkContext.master or "")
 
 
 def _staged(values: DataFrame, path: Path) -> Iterator[bytes]:
