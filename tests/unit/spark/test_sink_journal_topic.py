@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from shared_spark_clients import closing_shared_clients
 
+from tidelog import AdminClient
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_spark.clients import cluster_client
 from tidelog_spark.sink import journal_topic
+from tidelog_spark.sink.journal import SinkState
 from tidelog_spark.sink.journal_topic import JOURNAL_TOPIC, JournalTopic
 from tidelog_spark.sink.options import sink_plan
 
@@ -41,10 +44,16 @@ def test_journal_waits_for_a_node_that_learns_of_its_topic_late(is_new: bool, mo
         monkeypatch.setattr(journal_topic, "cluster_client", lambda _: client)
         if not is_new:
             # All nodes know it by now, so it was deleted.
+            client.failures = 1
             late = SimpleNamespace(monotonic=lambda: journal._known_by_s)
             monkeypatch.setattr(journal_topic, "time", late)
             with pytest.raises(TidelogError, match=JOURNAL_TOPIC):
                 journal.read()
+            client.failures = 0
+            with AdminClient(cluster.client_settings()) as admin:
+                admin.delete_topics([JOURNAL_TOPIC])[JOURNAL_TOPIC].result()
+            monkeypatch.setattr(journal_topic, "time", time)
+            assert journal.read() == SinkState(), "it is created anew"
             return
         journal.read()
         assert client.failures == 0
