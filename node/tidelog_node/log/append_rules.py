@@ -128,6 +128,7 @@ class ProduceRules:
         "_max_bytes",
         "compresses",
         "max_plain_bytes",
+        "plain_limits",
     )
 
     def __init__(self, config: LogConfig) -> None:
@@ -144,6 +145,13 @@ class ProduceRules:
         self._level = config.compression_level
         self.compresses = self._codec_id not in (None, 0)
         """True if an uncompressed batch must be compressed before it can be appended."""
+        takes_as_it_is = not self._has_append_time and not self.compresses
+        limits = self._max_bytes, self._before_max_ms, self._after_max_ms, self._is_compacted
+        self.plain_limits = limits if takes_as_it_is else None
+        """The limits of a batch that is appended uncompressed and with its own timestamps, None if no batch is.
+
+        They are its size in bytes, the age and the lead of its timestamps in milliseconds, and whether it needs keys.
+        """
 
     def must_convert(self, records: Buffer) -> bool:
         """Return whether a batch must be decompressed or compressed before it can be appended."""

@@ -71,7 +71,7 @@ class Appender:
             self._epochs.assign(LeaderEpoch(leader_epoch), base_offset)
         local.append_batch(parts, size, last_offset, max_timestamp)
         if header.producer_id >= 0:
-            self._take_in([assigned_header(header, assigned, leader_epoch)], records, now_ms)
+            self.take_in([assigned_header(header, assigned, leader_epoch)], records, now_ms)
         return rules.describe(assigned, leader_epoch)
 
     def append_marker(self, batch: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> AppendInfo:
@@ -110,12 +110,7 @@ class Appender:
             except TidelogError:
                 self._epochs.forget_beyond(local.log_end_offset)
                 raise
-            try:
-                self._take_in(group, part, now_ms)
-            except TidelogError:
-                # Remove the batches again: producers and transactions must match the batches in the log.
-                self._take_back(group[0].base_offset)
-                raise
+            self.take_in_copies(group, part, now_ms)
             position, done = position + size, done + len(group)
         return AppendInfo.of(headers)
 
@@ -123,6 +118,31 @@ class Appender:
         """Close the active segment and start one for a batch at ``first_offset``, with a snapshot of the producers."""
         self._producers.snapshots.take(self._local.log_end_offset)
         self._local.roll(first_offset, now_ms)
+
+    def take_in(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
+        """Apply batches that the log now has to the states of their producers.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR, the transaction index cannot be written.
+        """
+        if len(headers) == 1 and headers[0].producer_id < 0:
+            return
+        position = 0
+        with storage_errors("Recording the producers of", self._local.directory):
+            for header in headers:
+                if header.producer_id >= 0:
+                    batch = memoryview(records)[position : position + header.size_in_bytes]
+                    self._producers.append(self._local.segments.active, header, batch, now_ms)
+                position += header.size_in_bytes
+
+    def take_in_copies(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
+        """Apply batches of a leader like :meth:`take_in`; after an error, remove them from the log again."""
+        try:
+            self.take_in(headers, records, now_ms)
+        except TidelogError:
+            # Producers and transactions must match the batches in the log.
+            self._take_back(headers[0].base_offset)
+            raise
 
     def _fenced(self, leader_epoch: int) -> TidelogError:
         name, latest_epoch = self._local.directory.name, self._epochs.latest_epoch
@@ -153,14 +173,3 @@ class Appender:
                 self._producers.load(list(local.segments), local.segments.first.base_offset, local.log_end_offset)
         except TidelogError as error:
             local.failure = error
-
-    def _take_in(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
-        if len(headers) == 1 and headers[0].producer_id < 0:
-            return
-        position = 0
-        with storage_errors("Recording the producers of", self._local.directory):
-            for header in headers:
-                if header.producer_id >= 0:
-                    batch = memoryview(records)[position : position + header.size_in_bytes]
-                    self._producers.append(self._local.segments.active, header, batch, now_ms)
-                position += header.size_in_bytes

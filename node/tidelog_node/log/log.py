@@ -17,6 +17,7 @@ from pathlib import Path
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.records import RecordBatchHeader, parse_header
+from tidelog_node.log import short_append
 from tidelog_node.log.append_rules import AppendInfo, CheckedBatch, ProduceRules
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.config import LogConfig
@@ -145,6 +146,8 @@ class PartitionLog(LogReader):
                 INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE; FENCED_LEADER_EPOCH if the log has records of a later
                 epoch; KAFKA_STORAGE_ERROR. The log is then unchanged.
         """
+        if guard == NO_GUARD and (short := short_append.append_as_leader(self, batch, leader_epoch, now_ms)):
+            return short
         if self._new_folder is not None:
             self.create_folder()
         info = self._appender.append_as_leader(batch, leader_epoch, now_ms, guard)
@@ -207,6 +210,8 @@ class PartitionLog(LogReader):
                 before; nothing is appended.
             TidelogError: KAFKA_STORAGE_ERROR.
         """
+        if short := short_append.append_as_follower(self, records, now_ms):
+            return short
         if self._new_folder is not None:
             self.create_folder()
         if self._log_start_offset == self.log_end_offset:

@@ -22,7 +22,7 @@ from tidelog_node.event_loop import Clock, DecodingThread, Pending
 from tidelog_node.log import NO_GUARD, AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
 from tidelog_node.log.disk.files import Buffer
 from tidelog_node.log.segments.segment import Segment
-from tidelog_node.partitions import mirror_writes
+from tidelog_node.partitions import mirror_writes, short_append
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
 from tidelog_node.partitions.measurements import Measurements
 from tidelog_node.partitions.purgatory import PartitionWaiters
@@ -146,6 +146,8 @@ class Partition:
         Raises:
             TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or an error of the log; nothing is appended.
         """
+        if guard == NO_GUARD and (short := short_append.append(self, batch, needs_all_replicas)):
+            return short
         leader = self.state.require_leader()
         if leader.is_mirror:
             raise self._read_only()
@@ -436,7 +438,7 @@ class Partition:
         """Pass an event to the state machine and execute its commands."""
         try:
             for command in self.state.step(event, self.clock.monotonic_ms()):
-                self._execute(command)
+                self.execute(command)
         except TidelogError as error:
             self.disk_watch.report(error)
             raise
@@ -452,7 +454,8 @@ class Partition:
         if follower.lease is not None and leader is not None and leader.has_lease(follower.replica_id, follower.lease):
             self.step(events.FetchLeaseEnded(follower.replica_id, follower.lease))
 
-    def _execute(self, command: commands.Command) -> None:
+    def execute(self, command: commands.Command) -> None:
+        """Execute a command of the state machine."""
         match command:
             case commands.AdvanceHighWatermark():
                 self.log.advance_high_watermark(command.offset)

@@ -24,27 +24,28 @@ class OffsetWaiters:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, Pending[None]]] = []
+        self.waiting: list[tuple[int, int, Pending[None]]] = []
+        """The requests by offset and order, a heap; only this class changes it."""
         self._calls = itertools.count()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, required_offset: int) -> Pending[None]:
         """Return a Pending that settles once the watermark reaches ``required_offset``."""
         pending: Pending[None] = Pending()
-        heapq.heappush(self._waiting, (required_offset, next(self._calls), pending))
+        heapq.heappush(self.waiting, (required_offset, next(self._calls), pending))
         return pending
 
     def complete(self, watermark: int, error: TidelogError | None = None) -> None:
         """Answer the requests at or below the watermark with success, or with ``error``."""
-        while self._waiting and (self._waiting[0][0] <= watermark or self._waiting[0][2].is_settled):
-            _settle(heapq.heappop(self._waiting)[2], error)
+        while self.waiting and (self.waiting[0][0] <= watermark or self.waiting[0][2].is_settled):
+            _settle(heapq.heappop(self.waiting)[2], error)
 
     def fail_all(self, error: TidelogError) -> None:
         """Answer all requests with ``error``."""
-        while self._waiting:
-            _settle(self._waiting.pop()[2], error)
+        while self.waiting:
+            _settle(self.waiting.pop()[2], error)
 
 
 class PartitionListener(Protocol):
@@ -61,27 +62,28 @@ class PartitionListeners:
     """The readers that wait for one kind of change of a partition, each with its own name for the partition."""
 
     def __init__(self) -> None:
-        self._waiting: set[tuple[PartitionListener, TopicRef, int]] = set()
+        self.waiting: set[tuple[PartitionListener, TopicRef, int]] = set()
+        """The readers with their names for the partition; only this class changes it."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, reader: PartitionListener, topic: TopicRef, index: int) -> None:
         """Notify ``reader`` of each change until it is discarded."""
-        self._waiting.add((reader, topic, index))
+        self.waiting.add((reader, topic, index))
 
     def discard(self, reader: PartitionListener, topic: TopicRef, index: int) -> None:
         """Stop notifying a reader."""
-        self._waiting.discard((reader, topic, index))
+        self.waiting.discard((reader, topic, index))
 
     def wake(self) -> None:
         """Tell all readers to read the partition now."""
-        for reader, topic, index in self._waiting:
+        for reader, topic, index in self.waiting:
             reader.wake(topic, index)
 
     def mark(self) -> None:
         """Tell all readers to read the partition with their next fetch."""
-        for reader, topic, index in self._waiting:
+        for reader, topic, index in self.waiting:
             reader.mark(topic, index)
 
 

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import struct
 import time
+from itertools import zip_longest
 
 import pytest
+from appends import without_short_appends
 from example_counts import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -149,7 +151,7 @@ REQUESTS = st.fixed_dictionaries(
         "api": st.sampled_from((0, 0, 0, 0, 18)),
     }
 )
-QUIET = {"fills": False, "guard": None, "session_requests": None, "limit": 1 << 30}
+QUIET = {"joins": [], "fills": False, "guard": None, "session_requests": None, "limit": 1 << 30}
 PLAIN = {
     "version": NEWEST,
     "acks": -1,
@@ -257,7 +259,8 @@ async def happen(cluster, event: str) -> None:
         partition.step(FollowerFetched(2, 0, end, 0))
 
 
-async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **settings):
+async def outcome(folder, requests, cuts, joins=(), *, is_short, session_requests=None, **settings):
+    """Return the outcome of requests. Each arrives in two parts; if it is joined, the second comes with the next."""
     async with asyncio.TaskGroup() as tasks:
         cluster = InProcessCluster(folder, tasks, TopicConfig(), 30_000)
         await cluster.start(1)
@@ -266,17 +269,23 @@ async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **
         await cluster.create_topic("w", replicas=(1, 2), topic_id=IDS["w"])
         session = None if session_requests is None else Session(session_requests)
         run = Run(cluster, is_short=is_short, session=session, **settings)
-        for number, (request, cut) in enumerate(zip(requests, cuts, strict=False)):
+        later = b""
+        for number, (request, cut, is_joined) in enumerate(zip_longest(requests, cuts[: len(requests)], joins)):
+            if number == len(requests):
+                break
             if isinstance(request, str):
                 await happen(cluster, request)
                 continue
-            data = frame(request, number)
+            data = later + frame(request, number)
             run.receive(data[:cut])
-            run.receive(data[cut:])
-            if cut % 2:
+            later = data[cut:] if is_joined else b""
+            if not is_joined:
+                run.receive(data[cut:])
+            if cut % 2 and not later:
                 await run.settle()
             if session is not None:
                 session.left -= 1
+        run.receive(later)
         await run.settle()
         found = run.found()
         run.connection.connection_lost(None)
@@ -290,6 +299,7 @@ async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **
 @given(
     requests=st.lists(st.one_of(REQUESTS, st.sampled_from((FETCH, FETCH, ELECT))), min_size=1, max_size=12),
     cuts=st.lists(st.one_of(st.just(WHOLE + 1), st.just(WHOLE), st.integers(0, 200)), min_size=12, max_size=12),
+    joins=st.one_of(st.just([]), st.lists(st.booleans(), min_size=12, max_size=12)),
     fills=st.booleans(),
     guard=st.sampled_from((None, None, Guard())),
     session_requests=st.sampled_from((None, None, 3)),
@@ -298,29 +308,34 @@ async def outcome(folder, requests, cuts, *, is_short, session_requests=None, **
 @example(requests=[PLAIN] * 12, cuts=[WHOLE] * 12, **QUIET)
 @example(requests=[PLAIN | {"acks": 1}] * 12, cuts=[WHOLE] * 12, **QUIET | {"fills": True})
 @example(requests=[PLAIN, PLAIN | {"acks": 0}, PLAIN | {"acks": 0, "batches": [(0, b"")]}], cuts=[WHOLE] * 12, **QUIET)
+@example(requests=[PLAIN | {"acks": 0}] * 12, cuts=[0] * 12, **QUIET | {"joins": [True] * 11})
+@example(requests=[PLAIN] * 12, cuts=[0, 0, 90, 0, 0, 40] * 2, **QUIET | {"joins": [True] * 11, "fills": True})
+@example(requests=[PLAIN, PLAIN, WAITING] * 4, cuts=[0] * 12, **QUIET | {"joins": [True] * 11})
 @example(requests=[WAITING] * 4, cuts=[WHOLE] * 12, **QUIET)
 @example(requests=[PLAIN, WAITING, FETCH, WAITING, FETCH, WAITING, WAITING, FETCH], cuts=[WHOLE] * 12, **QUIET)
 @example(requests=[PLAIN, WAITING | {"timeout": 0}, WAITING], cuts=[WHOLE + 1] * 12, **QUIET)
 @example(requests=[PLAIN, WAITING, FETCH], cuts=[WHOLE] * 12, **QUIET | {"fills": True})
 @example(requests=[PLAIN, WAITING, ELECT, WAITING], cuts=[WHOLE] * 12, **QUIET)
 def test_short_way_equals_the_general_way(
-    requests, cuts, fills, guard, session_requests, limit, tmp_path_factory
+    requests, cuts, joins, fills, guard, session_requests, limit, tmp_path_factory
 ) -> None:
-    both = [
-        asyncio.run(
-            outcome(
+    both = []
+    for is_short in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not is_short:
+                without_short_appends(patch)
+            found = outcome(
                 tmp_path_factory.mktemp("short" if is_short else "general"),
                 requests,
                 cuts,
+                joins,
                 is_short=is_short,
                 fills=fills,
                 guard=guard,
                 session_requests=session_requests,
                 limit=limit,
             )
-        )
-        for is_short in (True, False)
-    ]
+            both.append(asyncio.run(found))
     assert both[0] == both[1]
 
 

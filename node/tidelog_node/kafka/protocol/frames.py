@@ -20,6 +20,9 @@ _FIRST_BYTES: Final = 1024**2
 It grows as bytes arrive, so that a sender must send bytes to use memory.
 """
 
+_SMALL_BYTES: Final = 4096
+"""The size of frames whose parts may stay in memory without a reservation."""
+
 
 class Announced(NamedTuple):
     """The next frame as announced by its first bytes: its size in bytes and its API."""
@@ -79,6 +82,26 @@ class FrameReceiver:
         else:
             left = self._end - self._position
             self._data, self._position, self._end = self._scratch, 0, left + count
+
+    @property
+    def shared_bytes(self) -> int:
+        """The number of bytes at the beginning of the shared buffer, right after :meth:`received`."""
+        return self._end if self._own is None else 0
+
+    def skip(self, count: int) -> None:
+        """Drop the first ``count`` bytes, whose requests were served in the shared buffer."""
+        self._position += count
+        if self._position == self._end:
+            self._position = self._end = 0
+
+    @property
+    def is_small_part(self) -> bool:
+        """True if only a part of one frame is left, of at most 4 KiB, whose first bytes are known."""
+        left = self._end - self._position
+        if self._own is not None or left < _ANNOUNCEMENT.size:
+            return False
+        [size] = _LENGTH.unpack_from(self._data, self._position)
+        return LEAST_REQUEST_BYTES <= size <= _SMALL_BYTES and left - _LENGTH_BYTES < size
 
     def announced(self) -> Announced | None:
         """Return the size and API of the next frame, or None until its first bytes have arrived.

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled way of the most frequent request: Produce with one small batch, alone in a connection's buffer.
+"""The compiled way of the most frequent requests: Produce with one small batch.
 
-:class:`SingleRequests` reads the request, appends its batch and sends the answer in one call. All other requests, valid or
-not, take the way of :class:`~tidelog_node.kafka.server.connection.Connection`, whose outcome, bytes and counts are the
-same. So do all requests where this module is missing.
+:class:`SingleRequests` reads the requests at the beginning of a connection's buffer, appends their batches and sends the
+answers in one write. All other requests, valid or not, take the way of
+:class:`~tidelog_node.kafka.server.connection.Connection`, whose outcome, bytes and counts are the same. So do all requests
+where this module is missing.
 
 Safety: each byte is read below the end of the request, with which its position was compared before.
 """
@@ -38,6 +39,8 @@ cdef enum:
     FIRST_WITH_MESSAGES = 8
     # The longest answer without the topic's name or id.
     MOST_ANSWER = 96
+    # The most requests that one call serves: about a millisecond of the loop.
+    MOST_REQUESTS = 128
 
 cdef int _PRODUCE = ApiKey.PRODUCE
 cdef int _FIRST = FIRST_SERVED
@@ -49,7 +52,8 @@ cdef Py_ssize_t _MAX_BYTES = MAX_BYTES
 
 
 cdef struct Single:
-    # A request: positions are those in the buffer, and `place` is the topic's name or id.
+    # A request: `begin` and `end` are the batch's, counted from the request's first byte, and `place` is the topic's
+    # name or id.
     Py_ssize_t size
     int version
     int32_t correlation_id
@@ -62,6 +66,14 @@ cdef struct Single:
     int32_t index
     Py_ssize_t begin
     Py_ssize_t end
+
+
+cdef struct Answered:
+    # A request whose answer is not sent yet.
+    int32_t correlation_id
+    Py_ssize_t size
+    int64_t begun_ns
+    int64_t answered_ns
 
 
 cdef class _Name:
@@ -100,11 +112,14 @@ cdef inline uint8_t* _put64(uint8_t* target, uint64_t number) noexcept nogil:
 
 
 cdef bint _read(const uint8_t* data, Py_ssize_t received, Single* single) noexcept nogil:
-    """Read the only request of the buffer; False for all other bytes."""
+    """Read the first request of the bytes; False if it is another one, or not complete."""
     cdef Py_ssize_t position = LENGTH_BYTES + FIXED_HEADER
-    if received < position or _int32(data) != received - LENGTH_BYTES or _int16(data + 4) != _PRODUCE:
+    if received < position or _int32(data) > received - LENGTH_BYTES or _int16(data + 4) != _PRODUCE:
         return False
-    single.size = received - LENGTH_BYTES
+    single.size = _int32(data)
+    received = single.size + LENGTH_BYTES
+    if received < position:
+        return False
     single.version = _int16(data + 6)
     single.correlation_id = _int32(data + 8)
     single.client_size = _int16(data + 12)
@@ -236,7 +251,8 @@ cdef class SingleRequests:
 
     cdef object _connection, _transport, _outbox, _callers, _session, _loop
     cdef object _context, _guard, _requests, _times
-    cdef bytearray _buffer
+    cdef object _view
+    cdef const uint8_t* _data
     cdef Py_ssize_t _max_bytes
     cdef HeldProduce _held
     cdef object _timer
@@ -254,46 +270,69 @@ cdef class SingleRequests:
         self._guard = served.node.guard
         self._requests = served.requests
         self._times = served.times.of[_PRODUCE]
-        self._buffer = served.scratch
+        # The view keeps the buffer where it is.
+        self._view = memoryview(served.scratch)
+        self._data = <const uint8_t*>PyByteArray_AS_STRING(served.scratch)
         self._max_bytes = served.limits.request_max_bytes
         self._loop = connection.loop
 
     def serve(self, Py_ssize_t received, int64_t received_ns):
-        """Serve the request in the connection's buffer, which has ``received`` bytes and no others before them.
+        """Serve the first requests of the connection's buffer, and return the size of those that are done.
 
-        Return False, having changed nothing, if it must take the way of all others. No request is in progress, and
-        nothing keeps the next one from beginning. ``received_ns`` is the time of its arrival.
+        The buffer has ``received`` bytes, the last of which arrived at ``received_ns``. No request is in progress, and
+        nothing keeps the next one from beginning. The other requests must take the way of all others; nothing has
+        changed for them.
 
         Raises:
             CloseConnection: The connection is closed, see :class:`~tidelog_node.kafka.apis.produce.ProduceApi`.
         """
         cdef Single single
-        if not _read(<const uint8_t*>PyByteArray_AS_STRING(self._buffer), received, &single):
-            return False
-        if single.size > self._max_bytes or not -1 <= single.acks <= 1 or not self._is_known_client(&single):
-            return False
-        caller = self._callers.of_versions.get(single.version)
-        if caller is None or self._times.traces is not None or self._context.quotas.is_enabled:
-            return False
-        session = self._session
-        if session is not None and (session.has_token != caller.has_token or session.takes(_PRODUCE)):
-            return False
-        topic = self._topic(&single)
-        if not topic or not self._requests.has_room_to_produce(single.size):
-            return False
-        if self._guard is not None and not self._guard.access("PRODUCE", caller).remembers(WRITE_TOPIC, topic):
-            return False
-        partition = partition_of_single(self._context, topic, single.index)
-        if partition is None:
-            return False
-        self._append(&single, caller, partition, received_ns)
-        return True
+        cdef Answered answered[MOST_REQUESTS]
+        cdef Py_ssize_t done = 0, begin, count = 0
+        cdef int64_t now_ns
+        cdef list responses = []
+        if self._times.traces is not None or self._context.quotas.is_enabled:
+            return 0
+        now_ns = perf_counter_ns()
+        try:
+            while count < MOST_REQUESTS and _read(self._data + done, received - done, &single):
+                caller = self._caller_of(&single)
+                partition = None if caller is None else self._partition_of(&single, caller)
+                if partition is None:
+                    break
+                begin, done = done, done + single.size + LENGTH_BYTES
+                info = self._append(&single, caller, partition, begin, received_ns, now_ns, responses, answered, &count)
+                if info is None:
+                    break
+                answered[count].correlation_id = single.correlation_id
+                answered[count].begun_ns = now_ns
+                now_ns = perf_counter_ns()
+                answered[count].answered_ns = now_ns
+                answered[count].size = 0
+                if single.acks:
+                    response = _response(&single, info[0], info[3], partition.log.log_start_offset)
+                    answered[count].size = PyBytes_GET_SIZE(response) - _head_size(&single)
+                    responses.append(response)
+                count += 1
+        finally:
+            self._send_all(responses, answered, &count, received_ns)
+        return done
 
     def close(self):
         """Stop the timer, when the connection is lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    cdef object _caller_of(self, Single* single):
+        """Return the caller of a request, or None if the request must take the way of all others."""
+        if single.size > self._max_bytes or not -1 <= single.acks <= 1 or not self._is_known_client(single):
+            return None
+        caller = self._callers.of_versions.get(single.version)
+        session = self._session
+        if caller is None or session is None:
+            return caller
+        return caller if session.has_token == caller.has_token and not session.takes(_PRODUCE) else None
 
     cdef bint _is_known_client(self, Single* single):
         client_id = self._callers.known_client_id
@@ -305,6 +344,15 @@ cdef class SingleRequests:
             and memcmp(PyBytes_AS_STRING(client_id), single.client, single.client_size) == 0
         )
 
+    cdef object _partition_of(self, Single* single, caller):
+        """Return the partition of a request, or None if the request must take the way of all others."""
+        topic = self._topic(single)
+        if not topic or not self._requests.has_room_to_produce(single.size):
+            return None
+        if self._guard is not None and not self._guard.access("PRODUCE", caller).remembers(WRITE_TOPIC, topic):
+            return None
+        return partition_of_single(self._context, topic, single.index)
+
     cdef object _topic(self, Single* single):
         """Return the topic's name, or None if it is not known or no UTF-8."""
         if single.version >= _WITH_IDS:
@@ -315,22 +363,25 @@ cdef class SingleRequests:
         except UnicodeDecodeError:
             return None
 
-    cdef int _append(self, Single* single, caller, partition, int64_t received_ns) except -1:
+    cdef object _append(
+        self, Single* single, caller, partition, Py_ssize_t begin, int64_t received_ns, int64_t begun_ns,
+        list responses, Answered* answered, Py_ssize_t* count,
+    ):
+        """Append the batch, and return the result; None if the request waits or has failed, after all before it left."""
         cdef HeldProduce held
-        cdef int64_t begun_ns = perf_counter_ns()
         cdef bint waits = False
         info = error = None
         token = begin_request(_Name(self._callers, single.correlation_id))
         try:
-            info = partition.append(memoryview(self._buffer)[single.begin:single.end], single.acks == -1)
+            info = partition.append(self._view[begin + single.begin : begin + single.end], single.acks == -1)
             waits = single.acks == -1 and not partition.is_replicated(info[1] + 1)
         except Exception as cause:
             error = cause
         finally:
             end_request(token)
         if not waits and error is None:
-            self._answer(single, info, partition.log.log_start_offset, received_ns, begun_ns)
-            return 0
+            return info
+        self._send_all(responses, answered, count, received_ns)
         held = HeldProduce.__new__(HeldProduce)
         held.begin(self, single, caller, partition, info, received_ns, begun_ns)
         self._connection.hold(held)
@@ -340,37 +391,38 @@ cdef class SingleRequests:
             held.wait()
         else:
             held.answer_error(error)
-        return 0
+        return None
 
-    cdef int _answer(self, Single* single, info, log_start_offset, int64_t received_ns, int64_t begun_ns) except -1:
-        """Send the answer to a request that need not wait, and count it."""
-        cdef int64_t answered_ns = perf_counter_ns()
-        cdef bytes response = None
-        if single.acks:
-            response = _response(single, info[0], info[3], log_start_offset)
-        self._send(single, response, received_ns, begun_ns, answered_ns - begun_ns, answered_ns)
-        return 0
-
-    cdef int _send(
-        self, Single* single, bytes response, int64_t received_ns, int64_t begun_ns, int64_t local_ns, int64_t answered_ns
-    ) except -1:
+    cdef int _send_all(self, list responses, Answered* answered, Py_ssize_t* count, int64_t received_ns) except -1:
+        """Send the answers to requests that need not wait, and count them."""
+        cdef Py_ssize_t index, found = count[0]
         cdef int64_t now_ns
-        cdef Py_ssize_t size = 0
-        times = self._times
-        if response is not None:
-            size = PyBytes_GET_SIZE(response) - _head_size(single)
-            self._transport.write(response)
+        cdef Answered* each
+        count[0] = 0
+        if not found:
+            return 0
+        if responses:
+            self._transport.write(responses[0] if len(responses) == 1 else b"".join(responses))
+            responses.clear()
         now_ns = perf_counter_ns()
+        for index in range(found):
+            each = &answered[index]
+            self._count(each, received_ns, each.answered_ns - each.begun_ns, now_ns)
+        return 0
+
+    cdef int _count(self, Answered* each, int64_t received_ns, int64_t local_ns, int64_t now_ns) except -1:
+        """Count a request, whose response was given to the transport."""
+        times = self._times
         if self._outbox.is_paused or now_ns - received_ns >= times.slow.threshold_ns:
             self._connection.note_produced(
-                single.correlation_id, size, received_ns, begun_ns, local_ns, answered_ns, now_ns
+                each.correlation_id, each.size, received_ns, each.begun_ns, local_ns, each.answered_ns, now_ns
             )
         elif times.is_next_counted():
             times.count(
-                begun_ns - received_ns,
+                each.begun_ns - received_ns,
                 local_ns,
-                max(0, answered_ns - begun_ns - local_ns),
-                now_ns - answered_ns,
+                max(0, each.answered_ns - each.begun_ns - local_ns),
+                now_ns - each.answered_ns,
                 now_ns - received_ns,
             )
         return 0
@@ -502,12 +554,17 @@ cdef class HeldProduce:
 
     cdef int _succeed(self) except -1:
         cdef bytes response
+        cdef Answered answered
         way = self._way
         self.answered_ns = perf_counter_ns()
         response = _response(&self._single, self._info[0], self._info[3], self._log_start_offset)
         if way._connection.release_held(self):
             self.release()
-            way._send(&self._single, response, self._received_ns, self._begun_ns, self.local_ns, self.answered_ns)
+            answered.correlation_id = self._single.correlation_id
+            answered.size = PyBytes_GET_SIZE(response) - _head_size(&self._single)
+            answered.begun_ns, answered.answered_ns = self._begun_ns, self.answered_ns
+            way._transport.write(response)
+            way._count(&answered, self._received_ns, self.local_ns, perf_counter_ns())
         else:
             way._connection.answer_held(self, [response[_head_size(&self._single):]])
         return 0

@@ -69,8 +69,10 @@ class Served:
 class ShortWay(Protocol):
     """The way of the most frequent requests in few steps, with the outcome of all others."""
 
-    def serve(self, received: int, received_ns: int) -> bool:
-        """Serve the ``received`` bytes in the buffer, or return False, having changed nothing.
+    def serve(self, received: int, received_ns: int) -> int:
+        """Serve requests at the beginning of the ``received`` bytes in the buffer, and return their size in bytes.
+
+        It stops before the first request that must take the other way, having changed nothing for it.
 
         Raises:
             CloseConnection: The connection is closed without an answer.
@@ -189,8 +191,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._timeouts.has_received(self.loop.time())
         self._received_ns = perf_counter_ns()
-        if self._short_way is None or not self._serve_short(self._short_way, nbytes):
-            self._frames.received(nbytes)
+        self._frames.received(nbytes)
+        if self._short_way is None or not self._serve_short(self._short_way):
             self._pump()
 
     def pause_writing(self) -> None:
@@ -296,8 +298,11 @@ class Connection(asyncio.BufferedProtocol):
         else:
             exchange.end(now_ns)
 
-    def _serve_short(self, short_way: ShortWay, nbytes: int) -> bool:
-        """Let the short way serve the received bytes, if no others come before them and nothing is in progress."""
+    def _serve_short(self, short_way: ShortWay) -> bool:
+        """Let the short way serve the first received requests, and return whether nothing is left for the other way.
+
+        It serves none while a request is in progress or something keeps the next one from beginning.
+        """
         if (
             self._pipeline
             or self._is_blocked
@@ -305,16 +310,28 @@ class Connection(asyncio.BufferedProtocol):
             or self._outbox.is_paused
             or self._mute is not None
             or self._memory is not None
-            or self._frames.is_partial
         ):
             return False
+        frames = self._frames
         try:
-            return short_way.serve(nbytes, self._received_ns)
+            served = short_way.serve(frames.shared_bytes, self._received_ns)
         except CloseConnection as error:
             self._fail(str(error))
+            return True
         except Exception as error:  # noqa: BLE001  # logged; one connection ends, not the node
             self._fail_unexpectedly(error)
-        return True
+            return True
+        if served:
+            frames.skip(served)
+            self._timeouts.waits_for_no_frame()
+            if not frames.is_partial:
+                return True
+        if not self._pipeline and frames.is_small_part:
+            # It stays without a reservation, and the short way serves it with the bytes to come.
+            self._timeouts.waits_for_frame(self.loop.time())
+            frames.keep()
+            return True
+        return False
 
     def _pump(self) -> None:
         """Begin the possible requests, send the available answers, and pause or resume reading."""

@@ -208,7 +208,7 @@ def test_fetch_that_waits_holds_no_records(cluster_of):
             request = pb.FetchRequest(max_wait_ms=10_000, min_bytes=2_000, max_bytes=1 << 20, topics=[topic])
             waiting = asyncio.create_task(log_service.fetch(cluster.nodes[1].context, request))
             await asyncio.sleep(0.05)
-            [(session, *_)] = cluster.partition(1).waiters.high_watermark._waiting
+            [(session, *_)] = cluster.partition(1).waiters.high_watermark.waiting
             assert session.state.take_changed() == []
             await cluster.produce(1, b"b" * 1_000)
             response = await asyncio.wait_for(waiting, 5)
