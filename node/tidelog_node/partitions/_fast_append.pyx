@@ -12,10 +12,12 @@ from tidelog_node.log._fast_append cimport append_as_leader
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.replication.commands import AdvanceHighWatermark
+from tidelog_node.replication.isr import CommittedIsr
 from tidelog_node.replication.leader import LeaderState
 
 cdef object _LEADER = LeaderState
 cdef object _ADVANCE = AdvanceHighWatermark
+cdef object _COMMITTED = CommittedIsr
 
 
 def append(partition, batch, bint needs_all_replicas):
@@ -27,7 +29,7 @@ def append(partition, batch, bint needs_all_replicas):
     leader = partition.state.role
     if type(leader) is not _LEADER or leader.is_mirror:
         return None
-    if needs_all_replicas and leader.is_under_min_isr:
+    if needs_all_replicas and not _has_enough_replicas(leader):
         return None
     clock = partition.clock
     try:
@@ -45,10 +47,36 @@ def append(partition, batch, bint needs_all_replicas):
     return info
 
 
+cdef inline bint _has_enough_replicas(leader) except -1:
+    isr = leader.isr
+    if type(isr) is _COMMITTED and len(isr.members) >= <Py_ssize_t>leader.min_insync_replicas:
+        return True
+    return not leader.is_under_min_isr
+
+
+cdef bint _holds_back(leader) except -1:
+    """Return whether a follower in sync is known to end at the high watermark, so that a new batch cannot advance it."""
+    cdef int64_t high_watermark = leader.high_watermark
+    isr = leader.isr
+    if type(isr) is not _COMMITTED:
+        return False
+    members = isr.members
+    for replica_id, progress in leader.followers.items():
+        if <int64_t>progress.log_end_offset <= high_watermark and replica_id in members:
+            return True
+    return False
+
+
 cdef int _note_appended(partition, leader, end_offset, clock) except -1:
     """Pass the append to the leader's state and to the waiters; see ``Partition.note_appended``."""
     waiters = partition.waiters
-    if leader.followers:
+    followers = leader.followers
+    if followers and _holds_back(leader):
+        for progress in followers.values():
+            if progress.lease is not None:
+                progress.end_lease()
+        leader.log_end_offset = end_offset
+    elif followers:
         for command in leader.record_append(end_offset, clock.monotonic_ms()):
             if type(command) is _ADVANCE:
                 _advance(partition, waiters, leader, command.offset)

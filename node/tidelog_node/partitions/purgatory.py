@@ -16,6 +16,20 @@ from tidelog_node.replication import LeaderState
 from tidelog_node.replication.fetch_session import TopicRef
 
 
+class OffsetWaiter(Protocol):
+    """A request that waits for a watermark, such as a :class:`Pending`."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True if it waits no more."""
+
+    def settle(self, value: None, /) -> None:
+        """Answer the request, because the watermark has reached its offset."""
+
+    def fail(self, error: TidelogError, /) -> None:
+        """Answer the request with an error."""
+
+
 class OffsetWaiters:
     """Requests that wait until a watermark of one partition reaches an offset.
 
@@ -24,7 +38,7 @@ class OffsetWaiters:
     """
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[int, int, Pending[None]]] = []
+        self.waiting: list[tuple[int, int, OffsetWaiter]] = []
         """The requests by offset and order, a heap; only this class changes it."""
         self._calls = itertools.count()
 
@@ -34,13 +48,18 @@ class OffsetWaiters:
     def add(self, required_offset: int) -> Pending[None]:
         """Return a Pending that settles once the watermark reaches ``required_offset``."""
         pending: Pending[None] = Pending()
-        heapq.heappush(self.waiting, (required_offset, next(self._calls), pending))
+        self.put(required_offset, pending)
         return pending
+
+    def put(self, required_offset: int, waiter: OffsetWaiter) -> None:
+        """Let a waiter settle once the watermark reaches ``required_offset``."""
+        heapq.heappush(self.waiting, (required_offset, next(self._calls), waiter))
 
     def complete(self, watermark: int, error: TidelogError | None = None) -> None:
         """Answer the requests at or below the watermark with success, or with ``error``."""
-        while self.waiting and (self.waiting[0][0] <= watermark or self.waiting[0][2].is_settled):
-            _settle(heapq.heappop(self.waiting)[2], error)
+        waiting = self.waiting
+        while waiting and (waiting[0][0] <= watermark or waiting[0][2].is_settled):
+            _settle(heapq.heappop(waiting)[2], error)
 
     def fail_all(self, error: TidelogError) -> None:
         """Answer all requests with ``error``."""
@@ -132,10 +151,10 @@ class PartitionWaiters:
         self.high_watermark.mark()
 
 
-def _settle(pending: Pending[None], error: TidelogError | None) -> None:
-    if pending.is_settled:
+def _settle(waiter: OffsetWaiter, error: TidelogError | None) -> None:
+    if waiter.is_settled:
         return
     if error is None:
-        pending.settle(None)
+        waiter.settle(None)
     else:
-        pending.fail(error)
+        waiter.fail(error)

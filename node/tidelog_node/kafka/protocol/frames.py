@@ -100,7 +100,7 @@ class FrameReceiver:
         left = self._end - self._position
         if self._own is not None or left < _ANNOUNCEMENT.size:
             return False
-        [size] = _LENGTH.unpack_from(self._data, self._position)
+        size: int = _LENGTH.unpack_from(self._data, self._position)[0]
         return LEAST_REQUEST_BYTES <= size <= _SMALL_BYTES and left - _LENGTH_BYTES < size
 
     def announced(self) -> Announced | None:

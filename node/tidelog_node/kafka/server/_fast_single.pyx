@@ -246,15 +246,25 @@ cdef inline Py_ssize_t _head_size(Single* single) noexcept:
     return LENGTH_BYTES + 4 + (single.version >= _FLEXIBLE)
 
 
+cdef inline bint _is_replicated(partition, int64_t required_offset) except -1:
+    """Return ``Partition.is_replicated``, mostly without calling it."""
+    if <int64_t>partition.state.role.high_watermark < required_offset:
+        return False
+    return partition.is_replicated(required_offset)
+
+
 cdef class SingleRequests:
-    """The short way of one connection. At most one of its requests waits for replicas at a time."""
+    """The short way of one connection."""
 
     cdef object _connection, _transport, _outbox, _callers, _session, _loop
-    cdef object _context, _guard, _requests, _times
+    cdef object _context, _guard, _requests, _times, _pipeline
     cdef object _view
     cdef const uint8_t* _data
     cdef Py_ssize_t _max_bytes
-    cdef HeldProduce _held
+    # The requests that wait for replicas.
+    cdef set _waiting
+    # The result of the last append, and its error.
+    cdef object _info, _error
     cdef object _timer
     # The time, in the loop's seconds, at which the timer fires. A request that is answered leaves it running, because
     # the next one needs it again.
@@ -275,13 +285,15 @@ cdef class SingleRequests:
         self._data = <const uint8_t*>PyByteArray_AS_STRING(served.scratch)
         self._max_bytes = served.limits.request_max_bytes
         self._loop = connection.loop
+        self._pipeline = connection.pipeline
+        self._waiting = set()
 
     def serve(self, Py_ssize_t received, int64_t received_ns):
         """Serve the first requests of the connection's buffer, and return the size of those that are done.
 
-        The buffer has ``received`` bytes, the last of which arrived at ``received_ns``. No request is in progress, and
-        nothing keeps the next one from beginning. The other requests must take the way of all others; nothing has
-        changed for them.
+        The buffer has ``received`` bytes, the last of which arrived at ``received_ns``. At most the requests in progress
+        keep the next one from beginning. The other requests must take the way of all others; nothing has changed for
+        them.
 
         Raises:
             CloseConnection: The connection is closed, see :class:`~tidelog_node.kafka.apis.produce.ProduceApi`.
@@ -290,31 +302,49 @@ cdef class SingleRequests:
         cdef Answered answered[MOST_REQUESTS]
         cdef Py_ssize_t done = 0, begin, count = 0
         cdef int64_t now_ns
+        cdef bint is_complete
         cdef list responses = []
+        cdef HeldProduce held
         if self._times.traces is not None or self._context.quotas.is_enabled:
             return 0
         now_ns = perf_counter_ns()
         try:
             while count < MOST_REQUESTS and _read(self._data + done, received - done, &single):
+                if self._pipeline and not self._pipeline.may_begin(overlaps=True):
+                    break
                 caller = self._caller_of(&single)
                 partition = None if caller is None else self._partition_of(&single, caller)
                 if partition is None:
                     break
                 begin, done = done, done + single.size + LENGTH_BYTES
-                info = self._append(&single, caller, partition, begin, received_ns, now_ns, responses, answered, &count)
-                if info is None:
-                    break
-                answered[count].correlation_id = single.correlation_id
-                answered[count].begun_ns = now_ns
+                is_complete = self._append(&single, partition, begin)
+                if is_complete and not self._pipeline:
+                    answered[count].correlation_id = single.correlation_id
+                    answered[count].begun_ns = now_ns
+                    now_ns = perf_counter_ns()
+                    answered[count].answered_ns = now_ns
+                    answered[count].size = 0
+                    if single.acks:
+                        response = _response(&single, self._info[0], self._info[3], partition.log.log_start_offset)
+                        answered[count].size = PyBytes_GET_SIZE(response) - _head_size(&single)
+                        responses.append(response)
+                    count += 1
+                    continue
+                self._send_all(responses, answered, &count, received_ns)
+                held = HeldProduce.__new__(HeldProduce)
+                held.begin(self, &single, caller, partition, self._info, received_ns, now_ns)
+                self._connection.hold(held)
+                if is_complete:
+                    held.complete()
+                elif self._error is None:
+                    self._waiting.add(held)
+                    self._watch(held.deadline)
+                    held.wait()
+                else:
+                    held.answer_error(self._error)
                 now_ns = perf_counter_ns()
-                answered[count].answered_ns = now_ns
-                answered[count].size = 0
-                if single.acks:
-                    response = _response(&single, info[0], info[3], partition.log.log_start_offset)
-                    answered[count].size = PyBytes_GET_SIZE(response) - _head_size(&single)
-                    responses.append(response)
-                count += 1
         finally:
+            self._info = self._error = None
             self._send_all(responses, answered, &count, received_ns)
         return done
 
@@ -363,35 +393,20 @@ cdef class SingleRequests:
         except UnicodeDecodeError:
             return None
 
-    cdef object _append(
-        self, Single* single, caller, partition, Py_ssize_t begin, int64_t received_ns, int64_t begun_ns,
-        list responses, Answered* answered, Py_ssize_t* count,
-    ):
-        """Append the batch, and return the result; None if the request waits or has failed, after all before it left."""
-        cdef HeldProduce held
-        cdef bint waits = False
-        info = error = None
+    cdef bint _append(self, Single* single, partition, Py_ssize_t begin) except -1:
+        """Append the batch. Return False if the request waits for replicas, or has failed with ``_error``."""
+        cdef bint is_complete = False
+        self._info = self._error = None
         token = begin_request(_Name(self._callers, single.correlation_id))
         try:
             info = partition.append(self._view[begin + single.begin : begin + single.end], single.acks == -1)
-            waits = single.acks == -1 and not partition.is_replicated(info[1] + 1)
+            self._info = info
+            is_complete = single.acks != -1 or _is_replicated(partition, <int64_t>info[1] + 1)
         except Exception as cause:
-            error = cause
+            self._error = cause
         finally:
             end_request(token)
-        if not waits and error is None:
-            return info
-        self._send_all(responses, answered, count, received_ns)
-        held = HeldProduce.__new__(HeldProduce)
-        held.begin(self, single, caller, partition, info, received_ns, begun_ns)
-        self._connection.hold(held)
-        if waits:
-            self._held = held
-            self._watch(held.deadline)
-            held.wait()
-        else:
-            held.answer_error(error)
-        return None
+        return is_complete
 
     cdef int _send_all(self, list responses, Answered* answered, Py_ssize_t* count, int64_t received_ns) except -1:
         """Send the answers to requests that need not wait, and count them."""
@@ -437,14 +452,14 @@ cdef class SingleRequests:
         self._timer = self._loop.call_at(deadline, self._time_out)
 
     def _time_out(self):
-        cdef HeldProduce held = self._held
+        cdef HeldProduce held
+        cdef double now = self._loop.time()
         self._timer = None
-        if held is None:
-            return
-        if self._loop.time() < held.deadline:
-            self._watch(held.deadline)
-        else:
-            held.time_out()
+        for held in list(self._waiting):
+            if held.deadline <= now:
+                held.time_out()
+            else:
+                self._watch(held.deadline)
 
 
 @cython.final
@@ -457,9 +472,9 @@ cdef class HeldProduce:
     cdef SingleRequests _way
     cdef Single _single
     cdef bytes _place
-    cdef object _caller, _partition, _info, _log_start_offset, _replicated
+    cdef object _caller, _partition, _info, _log_start_offset
     cdef int64_t _received_ns, _begun_ns
-    cdef bint _is_taken
+    cdef bint _is_taken, _waits
 
     cdef int begin(
         self, SingleRequests way, Single* single, caller, partition, info, int64_t received_ns, int64_t begun_ns
@@ -485,8 +500,17 @@ cdef class HeldProduce:
         return 0
 
     cdef int wait(self) except -1:
-        self._replicated = self._partition.waiters.producers.add(self._info[1] + 1)
-        self._replicated.then(self._settled)
+        self._waits = True
+        self._partition.waiters.producers.put(self._info[1] + 1, self)
+        return 0
+
+    cdef int complete(self) except -1:
+        """Answer when it is the request's turn; the append is complete."""
+        body = None
+        if self._single.acks:
+            response = _response(&self._single, self._info[0], self._info[3], self._log_start_offset)
+            body = [response[_head_size(&self._single):]]
+        self._way._connection.answer_held(self, body)
         return 0
 
     cdef int answer_error(self, error) except -1:
@@ -503,9 +527,7 @@ cdef class HeldProduce:
         return 0
 
     cdef int time_out(self) except -1:
-        replicated, self._replicated = self._replicated, None
-        replicated.cancel()
-        self._way._held = None
+        self._stop_waiting()
         self.answer_error(self._partition.timed_out(self._info[1] + 1, self._single.timeout_ms))
         return 0
 
@@ -516,11 +538,8 @@ cdef class HeldProduce:
 
     def cancel(self):
         """Stop waiting, because the connection is lost. The batch stays."""
-        replicated, self._replicated = self._replicated, None
-        self._way._held = None
+        self._stop_waiting()
         self.release()
-        if replicated is not None:
-            replicated.cancel()
 
     def release(self):
         """Release the memory of the request."""
@@ -538,16 +557,25 @@ cdef class HeldProduce:
         """Return the client id and the correlation id."""
         return f"{self._way._callers.client_id}/{self.correlation_id}"
 
-    def _settled(self, replicated):
-        """Answer, when the replicas have the batch; after an error, when the change that caused it is complete."""
-        if self._replicated is None:
-            return
-        self._replicated = None
-        self._way._held = None
-        if replicated.error is not None:
-            self._way._loop.call_soon(self._fail, replicated.error)
-        elif not replicated.is_cancelled:
-            self._succeed()
+    cdef int _stop_waiting(self) except -1:
+        self._waits = False
+        self._way._waiting.discard(self)
+        return 0
+
+    @property
+    def is_settled(self):
+        """True if it waits no more for the replicas."""
+        return not self._waits
+
+    def settle(self, value):
+        """Answer, since the replicas have the batch."""
+        self._stop_waiting()
+        self._succeed()
+
+    def fail(self, error):
+        """Answer with the error, when the change that caused it is complete."""
+        self._stop_waiting()
+        self._way._loop.call_soon(self._fail, error)
 
     def _fail(self, error):
         self.answer_error(error)

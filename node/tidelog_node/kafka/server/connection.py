@@ -138,7 +138,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self.loop = asyncio.get_running_loop()
         self._frames = FrameReceiver(served.scratch, served.limits.request_max_bytes)
-        self._pipeline = Pipeline(served.limits.max_in_flight)
+        self.pipeline = Pipeline(served.limits.max_in_flight)
+        """The requests in progress."""
         self._timeouts = ConnectionTimeouts(served.limits, self.loop.time())
         self._memory: Reservation | None = None
         """The memory of the next frame."""
@@ -155,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """True if no request is in progress and no response waits."""
-        return not self._pipeline and not self._outbox.is_paused
+        return not self.pipeline and not self._outbox.is_paused
 
     @property
     def last_active(self) -> float:
@@ -210,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Release all resources and cancel all work."""
         self._is_closed = True
-        for exchange in cast(list[BegunRequest], self._pipeline.clear()):
+        for exchange in cast(list[BegunRequest], self.pipeline.clear()):
             if exchange.is_answered:
                 self._outbox.discard(exchange.size)
             elif exchange.work is None:
@@ -259,13 +260,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold(self, exchange: Exchange) -> None:
         """Begin the exchange of a request that the short way has appended and cannot answer yet."""
-        self._pipeline.begin(exchange)
+        self.pipeline.begin(exchange)
 
     def release_held(self, exchange: Exchange) -> bool:
         """Remove a held request that is now answered, if its response may leave at once. Else return False."""
         if self._is_closed or self._is_blocked or self._is_draining or self._outbox.is_paused:
             return False
-        if not self._pipeline.remove_only(exchange):
+        if not self.pipeline.remove_only(exchange):
             return False
         self._timeouts.has_answered(self.loop.time())
         return True
@@ -301,11 +302,10 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_short(self, short_way: ShortWay) -> bool:
         """Let the short way serve the first received requests, and return whether nothing is left for the other way.
 
-        It serves none while a request is in progress or something keeps the next one from beginning.
+        It serves none while something keeps the next one from beginning.
         """
         if (
-            self._pipeline
-            or self._is_blocked
+            self._is_blocked
             or self._is_draining
             or self._outbox.is_paused
             or self._mute is not None
@@ -326,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timeouts.waits_for_no_frame()
             if not frames.is_partial:
                 return True
-        if not self._pipeline and frames.is_small_part:
+        if frames.is_small_part:
             # It stays without a reservation, and the short way serves it with the bytes to come.
             self._timeouts.waits_for_frame(self.loop.time())
             frames.keep()
@@ -372,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
             if not frames.is_whole():
                 return False
             api = apis.get(announced.api_key)
-            if self._outbox.is_paused or not self._pipeline.may_begin(overlaps=api is not None and api.overlaps):
+            if self._outbox.is_paused or not self.pipeline.may_begin(overlaps=api is not None and api.overlaps):
                 return True
             self._timeouts.waits_for_no_frame()
             self._begin(api, frames.take())
@@ -404,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
         has_tags = response_has_tags(header.api_key, is_flexible=is_flexible)
         exchange = self._new_exchange(header.api_key, correlation_id, overlaps=api.overlaps, has_tags=has_tags)
         exchange.memory, self._memory = self._memory, None
-        self._pipeline.begin(exchange)
+        self.pipeline.begin(exchange)
         if not is_served:
             self._answer(exchange, unsupported_version())
             return
@@ -472,7 +472,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settled(self, exchange: BegunRequest, work: Pending[Body | None]) -> None:
         self._take_outcome(exchange, work, work.error, is_cancelled=work.is_cancelled)
-        if len(self._pipeline) > 1 or self._is_blocked or self._is_draining:
+        if len(self.pipeline) > 1 or self._is_blocked or self._is_draining:
             self._schedule()
         elif not self._is_closed:
             # No response to join it with and no request can begin now, so the answer is sent in the same step.
@@ -519,7 +519,7 @@ class Connection(asyncio.BufferedProtocol):
             exchange.usage.end()
             self._delay(exchange.usage)
         exchange.answered_ns = perf_counter_ns()
-        self._pipeline.answer(exchange, body)
+        self.pipeline.answer(exchange, body)
         self._outbox.count(exchange.size)
         if exchange.size >= _LARGE_BYTES:
             # Flush at once, to learn before the next request begins whether the client takes the response.
@@ -539,7 +539,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         if not self._outbox.is_paused:
-            answered = self._pipeline.take_answered()
+            answered = self.pipeline.take_answered()
             if answered:
                 self._timeouts.has_answered(self.loop.time())
                 self._unsent += cast(list[BegunRequest], answered)
