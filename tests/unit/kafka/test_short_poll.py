@@ -74,7 +74,9 @@ STEPS = st.one_of(
     st.tuples(st.just("fetch"), FETCHES),
     st.tuples(st.just("append"), st.sampled_from((0, 0, 0, 1)), st.sampled_from((5, 5, 100, 5_000))),
     st.tuples(st.just("append"), st.sampled_from((0, 0, 0, 1)), st.sampled_from((5, 5, 100, 5_000))),
-    st.tuples(st.sampled_from(("other follows", "end wait", "elect", "start", "throttle", "shrink", "fill", "mark"))),
+    st.tuples(
+        st.sampled_from(("other follows", "end wait", "elect", "start", "throttle", "shrink", "fill", "mark", "forbid"))
+    ),
 )
 
 
@@ -86,14 +88,31 @@ def fetch_frame(request: FetchRequest, correlation_id: int) -> bytes:
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
+class Guard:
+    """An authorizer that permits everything but while it is ``closed``, and keeps its decisions."""
+
+    def __init__(self) -> None:
+        self.decisions: list[object] = []
+        self.is_closed = False
+
+    def access(self, api, caller):
+        return self
+
+    def on_cluster(self, operation, *, log=True):
+        if log:
+            self.decisions.append((operation, not self.is_closed))
+        return not self.is_closed
+
+
 class Follower:
     """A follower of a node in memory, which polls with the short way or without, and other events meanwhile."""
 
-    def __init__(self, cluster, *, is_short: bool) -> None:
+    def __init__(self, cluster, *, is_short: bool, guard: Guard | None = None) -> None:
         self.cluster = cluster
+        self.guard = guard
         self.context = cluster.nodes[1].context
         self.context.fetch_sessions.cache._draw_id = lambda: SESSION_ID
-        self.run = Run(cluster, is_short=is_short)
+        self.run = Run(cluster, is_short=is_short, guard=guard)
         self.partitions = [cluster.nodes[1].registry.get("w", index) for index in range(2)]
         self.epoch = 1
         self.number = 0
@@ -174,6 +193,8 @@ class Follower:
             case "fill":
                 budget = self.context.response_budget
                 budget._limit = 100 if budget._limit > 100 else 1 << 30
+            case "forbid" if self.guard is not None:
+                self.guard.is_closed = not self.guard.is_closed
             case "mark" if session is not None:
                 session.state.mark((TOPIC_ID, 1))
                 session.recheck()
@@ -228,7 +249,7 @@ class Follower:
         return found
 
 
-async def history(folder, steps, *, is_short: bool) -> list[object]:
+async def history(folder, steps, *, is_short: bool, guard: Guard | None = None) -> list[object]:
     found: list[object] = []
     async with asyncio.TaskGroup() as tasks:
         cluster = InProcessCluster(folder, tasks, TopicConfig(), 30_000)
@@ -237,7 +258,7 @@ async def history(folder, steps, *, is_short: bool) -> list[object]:
             record = RegisterBrokerRecord(broker, b"i" * 16, 0, Endpoint("node", broker), fenced=False)
             await cluster.controller.change(record)
         await cluster.create_topic("w", replicas=(1, FOLLOWER, OTHER), topic_id=TOPIC_ID, partitions=2)
-        follower = Follower(cluster, is_short=is_short)
+        follower = Follower(cluster, is_short=is_short, guard=guard)
         follower.append(0, 5)
         follower.open_session()
         await follower.turn()
@@ -261,7 +282,7 @@ async def history(folder, steps, *, is_short: bool) -> list[object]:
         await follower.answered()
         found += [follower.answers(), follower.found()]
         follower.run.connection.connection_lost(None)
-        found.append(follower.found())
+        found += [follower.found(), guard and guard.decisions]
         for each in cluster.nodes.values():
             await each.close()
     return found
@@ -278,22 +299,27 @@ HISTORY = [PLAIN, ("append", 0, 5), PLAIN, ("other follows",), ("append", 0, 5_0
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(steps=st.lists(STEPS, min_size=1, max_size=14))
-@example(steps=HISTORY)
-@example(steps=[*HISTORY, ("fetch", FETCH | {"wait": SHORT_MS}), PLAIN, ("end wait",), PLAIN])
-@example(steps=[PLAIN, ("append", 1, 5), ("append", 0, 5), PLAIN, ("mark",), PLAIN, ("append", 0, 5)])
-@example(steps=[PLAIN, ("elect",), ("append", 0, 5), PLAIN, PLAIN])
-@example(steps=[PLAIN, ("append", 0, 5), ("fetch", FETCH | {"back": 1, "waits_on": False}), PLAIN])
-@example(steps=[PLAIN, ("fill",), ("append", 0, 100), PLAIN, ("fill",), PLAIN])
-@example(steps=[PLAIN, ("throttle",), ("append", 0, 5), PLAIN, ("shrink",), PLAIN, ("append", 0, 5), PLAIN])
-def test_short_poll_equals_the_general_way(steps, tmp_path_factory) -> None:
+@given(steps=st.lists(STEPS, min_size=1, max_size=14), has_guard=st.booleans())
+@example(steps=HISTORY, has_guard=False)
+@example(
+    steps=[PLAIN, ("append", 0, 5), PLAIN, ("forbid",), ("append", 0, 5), PLAIN, ("forbid",), PLAIN], has_guard=True
+)
+@example(steps=[*HISTORY, ("fetch", FETCH | {"wait": SHORT_MS}), PLAIN, ("end wait",), PLAIN], has_guard=False)
+@example(steps=[PLAIN, ("append", 1, 5), ("append", 0, 5), PLAIN, ("mark",), PLAIN, ("append", 0, 5)], has_guard=False)
+@example(steps=[PLAIN, ("elect",), ("append", 0, 5), PLAIN, PLAIN], has_guard=False)
+@example(steps=[PLAIN, ("append", 0, 5), ("fetch", FETCH | {"back": 1, "waits_on": False}), PLAIN], has_guard=False)
+@example(steps=[PLAIN, ("fill",), ("append", 0, 100), PLAIN, ("fill",), PLAIN], has_guard=False)
+@example(
+    steps=[PLAIN, ("throttle",), ("append", 0, 5), PLAIN, ("shrink",), PLAIN, ("append", 0, 5), PLAIN], has_guard=False
+)
+def test_short_poll_equals_the_general_way(steps, has_guard, tmp_path_factory) -> None:
     both = []
     for is_short in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not is_short:
                 without_short_appends(patch)
             folder = tmp_path_factory.mktemp("short" if is_short else "general")
-            both.append(asyncio.run(history(folder, steps, is_short=is_short)))
+            both.append(asyncio.run(history(folder, steps, is_short=is_short, guard=Guard() if has_guard else None)))
     assert both[0] == both[1]
 
 

@@ -20,6 +20,7 @@ from tidelog_node.kafka.server._fast_callers cimport KnownCallers
 from tidelog_node.kafka.server._fast_wire cimport Answered, int16, int32, int64, put16, put32, put64
 from tidelog_node.partitions._fast_append cimport advance
 
+from tidelog_foundation.requests.acls import AclOperation
 from tidelog_node.fetching import FetchRequest, SessionStep
 from tidelog_node.handlers.follower_poll import BegunPoll
 from tidelog_node.handlers.response_budget import wait_for_nothing
@@ -50,6 +51,7 @@ cdef int _FIRST = WITH_REPLICA_STATE
 cdef int _LAST = VERSIONS[1]
 cdef object _LEADER = LeaderState
 cdef object _COMMITTED = CommittedIsr
+cdef object _CLUSTER_ACTION = AclOperation.CLUSTER_ACTION
 
 
 cdef struct Asked:
@@ -138,14 +140,14 @@ cdef class FollowerPolls:
         cdef int64_t begun_ns
         if not _read(data, received, &asked):
             return 0
-        if self.connection.pipeline or self.node.guard is not None or self.times.traces is not None:
+        if self.connection.pipeline or self.times.traces is not None:
             return 0
         caller = self.callers.of(_FETCH, asked.version, asked.client, asked.client_size)
         if caller is None:
             return 0
         begun_ns = perf_counter_ns()
         poll = HeldPoll.__new__(HeldPoll)
-        if not poll.find(self, &asked, caller):
+        if not poll.find(self, &asked, caller) or not poll.is_permitted():
             return 0
         poll.begin(received_ns, begun_ns)
         return asked.size
@@ -213,7 +215,7 @@ cdef class HeldPoll:
     cdef double deadline
     cdef FollowerPolls _polls
     cdef object _caller, _session, _entry, _partition, _leader, _key, _spec, _replica, _turn, _wake_up, _work
-    cdef object _read, _found
+    cdef object _read, _found, _access
     cdef int64_t _offset, _log_start, _received_ns, _begun_ns
     cdef int32_t _session_epoch, _max_wait_ms, _max_bytes, _last_epoch
     cdef Py_ssize_t _min_bytes, _most
@@ -254,6 +256,21 @@ cdef class HeldPoll:
             key[0], asked.offset, asked.partition_max_bytes, asked.leader_epoch, asked.last_epoch, asked.log_start
         )
         return self._min_bytes > 0 and self._may_read() and self._read_records()
+
+    cdef bint is_permitted(self) except -1:
+        """Return whether the caller may act for the cluster."""
+        guard = self._polls.node.guard
+        if guard is not None:
+            self._access = guard.access("FETCH", self._caller)
+        return self._may_act()
+
+    cdef bint _may_act(self) except -1:
+        """Return whether the caller may read the partition now, as a node. The authorizer counts and logs a permission.
+
+        A refusal is counted and logged where it is answered.
+        """
+        access = self._access
+        return access is None or (access.on_cluster(_CLUSTER_ACTION, log=False) and access.on_cluster(_CLUSTER_ACTION))
 
     cdef bint _is_in_sync(self) except -1:
         """Return whether the follower is in the committed ISR, in its latest registration."""
@@ -372,6 +389,7 @@ cdef class HeldPoll:
             or not self._may_read()
             or not self._read_records()
             or not self._read
+            or not self._may_act()
         ):
             self.hand_over(False)
             return
@@ -402,6 +420,7 @@ cdef class HeldPoll:
             uses_topic_ids=True,
             may_read_followers=True,
             owner=session.state.owner,
+            access=self._access,
         )
         left_s = max(0.0, self.deadline - polls.loop.time())
         begun = BegunPoll(request, session, self._entry, self._partition, self._key, self._turn, self._found)
