@@ -28,7 +28,7 @@ from tidelog_quorum.raft.core.commands import Persist
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
 
-SEEDS = 100
+SEEDS = 60
 CONFIG = RaftConfig(election_timeout_ms=100, heartbeat_interval_ms=20)
 
 
