@@ -31,9 +31,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "thorough", deadline=None, max_examples=DEFAULT_EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile(
-    "tidelog", parent=settings.get_profile("thorough"), max_examples=share_of(DEFAULT_EXAMPLES)
-)
+settings.register_profile("tidelog", parent=settings.get_profile("thorough"), max_examples=share_of(DEFAULT_EXAMPLES))
 # A few examples each, for the inner loop: --hypothesis-profile=quick.
 settings.register_profile("quick", parent=settings.get_profile("tidelog"), max_examples=5, stateful_step_count=20)
 settings.load_profile("tidelog")
