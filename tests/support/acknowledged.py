@@ -48,7 +48,7 @@ class Load:
     producers: int = 1
     records_per_s: float = 2_000
     value_size: int = 0
-    linger_ms: int = 10
+    linger_ms: int = 25
     sent: int = 0
     acknowledged: dict[int, Place] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Load:
                 producer.produce(self.topic, value, self.key_of(self.sent), on_delivery=self._delivered)
                 self.sent += 1
             for producer in producers:
-                producer.poll(0 if is_due and self.sent % 50 else 0.005)
+                producer.poll(0 if is_due and self.sent % 50 else 0.01)
 
     def _flush(self, producers: Sequence[Producer]) -> None:
         deadline = time.monotonic() + _DEADLINE_S
