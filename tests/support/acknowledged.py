@@ -48,7 +48,7 @@ class Load:
     producers: int = 1
     records_per_s: float = 2_000
     value_size: int = 0
-    linger_ms: int = 25
+    linger_ms: int = 10
     sent: int = 0
     acknowledged: dict[int, Place] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)

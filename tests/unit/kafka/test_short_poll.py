@@ -298,7 +298,7 @@ PLAIN = ("fetch", FETCH | {"waits_on": False})
 HISTORY = [PLAIN, ("append", 0, 5), PLAIN, ("other follows",), ("append", 0, 5_000), ("append", 0, 5), PLAIN]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(steps=st.lists(STEPS, min_size=1, max_size=14), has_guard=st.booleans())
 @example(steps=HISTORY, has_guard=False)
 @example(

@@ -295,7 +295,7 @@ async def outcome(folder, requests, cuts, joins=(), *, is_short, session_request
     return found
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     requests=st.lists(st.one_of(REQUESTS, st.sampled_from((FETCH, FETCH, ELECT))), min_size=1, max_size=12),
     cuts=st.lists(st.one_of(st.just(WHOLE + 1), st.just(WHOLE), st.integers(0, 200)), min_size=12, max_size=12),
