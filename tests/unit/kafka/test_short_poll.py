@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 
 import pytest
@@ -19,6 +20,7 @@ from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.kafka.apis.registry import all_apis
+from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import VERSIONS
 from tidelog_node.kafka.protocol.messages.fetch_request import encode_request
 from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
@@ -338,6 +340,19 @@ def test_polls_take_the_short_way(tmp_path, monkeypatch: pytest.MonkeyPatch) -> 
     records = [decode_response(Reader(memoryview(answer), HEAD_BYTES), VERSION) for answer in answers]
     assert len(records) >= 7
     assert all(response.size > 0 for response in records[1:])
+
+
+def test_slow_polls_are_reported(tmp_path, monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
+    opened = Follower.open_session
+
+    def opening(self):
+        self.run.times.of[ApiKey.FETCH].slow.threshold_ns = 0
+        opened(self)
+
+    monkeypatch.setattr(Follower, "open_session", opening)
+    with caplog.at_level(logging.INFO):
+        asyncio.run(history(tmp_path, [PLAIN, ("append", 0, 5)] * 3, is_short=True))
+    assert sum("FETCH" in record.getMessage() for record in caplog.records) == 4
 
 
 def test_abandoned_poll_leaves_the_session_to_the_next_connection(tmp_path) -> None:
