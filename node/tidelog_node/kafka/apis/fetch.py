@@ -47,9 +47,7 @@ class FetchApi:
 APIS: Final[tuple[Api, ...]] = (FetchApi(),)
 
 
-def resume_poll(
-    node: KafkaNode, caller: Caller, begun: BegunPoll, left_s: float, *, is_over: bool
-) -> Pending[Body]:
+def resume_poll(node: KafkaNode, caller: Caller, begun: BegunPoll, left_s: float, *, is_over: bool) -> Pending[Body]:
     """Answer the poll of a caller that waits for at most ``left_s``, or no more if it ``is_over``."""
     return fetch.resume_poll(node.context, begun, _Encoder(node, caller), left_s, is_over=is_over)
 
