@@ -133,11 +133,18 @@ cdef class Polls:
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         is_whole = _int32(<const uint8_t*>view.buf) == filled - LENGTH_BYTES
         PyBuffer_Release(&view)
-        return is_whole and self._serve(buffer, LENGTH_BYTES, filled)
+        return is_whole and self._serves(buffer, LENGTH_BYTES, filled)
 
     def serve_frame(self, frame):
         """Serve an answer without its length. Return False if it must take the general way."""
-        return self._future is not None and self._serve(frame, 0, len(frame))
+        return self._future is not None and self._serves(frame, 0, len(frame))
+
+    cdef bint _serves(self, buffer, Py_ssize_t begin, Py_ssize_t end) except -1:
+        if self._serve(buffer, begin, end):
+            return True
+        # The general way ends the request.
+        self._forget()
+        return False
 
     cdef bint _serve(self, buffer, Py_ssize_t begin, Py_ssize_t end) except -1:
         cdef Py_buffer view
@@ -146,7 +153,6 @@ cdef class Polls:
         future = self._future
         if connection._answer is not future or future.done():
             # Another request is in progress, or the caller has left.
-            self._forget()
             return False
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
