@@ -66,7 +66,7 @@ bench-kafka: $(VENV)/.dev ## Measure next to Apache Kafka; needs Java, Go, and M
 bench-pythons: $(VENV)/.dev ## Compare versions of Python; needs Go (PYTHONS="PYTHON PYTHON", ARGS=--quick)
 	@$(BIN)/python -m benchmarks.pythons $(PYTHONS) $(ARGS)
 
-sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|cluster|transactions|bugs|tests), or one again (SEED=7, ACTIONS=3,5)
+sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|cluster|transactions|bugs|tests|properties), or one again (SEED=7, ACTIONS=3,5)
 	@PYTHONPATH=tests:tests/support $(BIN)/python -m sim.campaign $(if $(SIM),--part $(SIM)) $(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ACTIONS),--actions $(ACTIONS)) -- $(ARGS)
 

@@ -9,6 +9,7 @@ from collections.abc import Generator
 
 import pytest
 from durations import Durations
+from example_counts import DEFAULT_EXAMPLES, share_of
 from forked_processes import ForkedProcesses
 from hypothesis import HealthCheck, settings
 from long_first import Needs, long_first, turned
@@ -26,8 +27,11 @@ sys.dont_write_bytecode = False
 # A script's background ignores SIGINT, and so would all that the tests start, some of them to interrupt it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is. All examples: --hypothesis-profile=thorough, as in make sim.
+settings.register_profile(
+    "thorough", deadline=None, max_examples=DEFAULT_EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("tidelog", parent=settings.get_profile("thorough"), max_examples=share_of(DEFAULT_EXAMPLES))
 # A few examples each, for the inner loop: --hypothesis-profile=quick.
 settings.register_profile("quick", parent=settings.get_profile("tidelog"), max_examples=5, stateful_step_count=20)
 settings.load_profile("tidelog")

@@ -124,6 +124,7 @@ def test_command_that_waits_for_ever_fails_with_its_place_and_ends_with_what_it_
     wait_for(lambda: not _is_running(int(started[1])), "the killed process to end", 10)
 
 
+@pytest.mark.slow
 def test_command_of_a_page_ends_as_the_real_one_does(
     environment: dict[str, str], commands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

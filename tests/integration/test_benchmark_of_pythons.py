@@ -11,7 +11,7 @@ from benchmarks import process
 from benchmarks.options import Options
 from benchmarks.pythons import started
 
-pytestmark = pytest.mark.costly
+pytestmark = [pytest.mark.costly, pytest.mark.slow]
 
 
 def test_worker_starts_its_node_anew_and_ends_it_with_the_benchmark() -> None:

@@ -143,6 +143,7 @@ def _process(target: Callable[[str], None], argument: str) -> Iterator[BaseProce
         process.join(30)
 
 
+@pytest.mark.slow
 def test_the_partitions_of_a_killed_member_are_read_by_others(cluster: LocalCluster) -> None:
     with (
         group_under_load(cluster, "member", "classic") as members,

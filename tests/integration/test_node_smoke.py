@@ -119,6 +119,7 @@ def test_produce_stream_appends_in_order_and_answers_each(small_cluster: LocalCl
         assert [responses[i].topics[0].partitions[0].base_offset for i in range(50)] == list(range(50))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_processes")
 def test_nodes_replicate_and_lose_nothing_when_the_leader_is_killed() -> None:
     with LocalCluster(controllers=1, nodes=3) as cluster:

@@ -47,7 +47,7 @@ def test_batch_is_committed_once_after_a_crash_at_any_command(is_after: bool) ->
 
 
 def test_every_batch_is_committed_once_in_many_histories() -> None:
-    for seed in range(2_000 if IS_CAMPAIGN else 150):
+    for seed in range(2_000 if IS_CAMPAIGN else 60):
         spark = ModelSpark(Random(seed))
         spark.run_until(BATCHES)
         spark.check()

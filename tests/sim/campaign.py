@@ -1,8 +1,8 @@
 """``make sim``: all simulations, one after the other, with one summary; or one seed of them again.
 
 The parts: ``raft``, ``cluster`` and ``transactions`` run their seeds, ``bugs`` searches for what is planted into the
-cores of all of them, ``tests`` are the tests that are marked ``sim``. ``--seeds`` are Raft's; the others get a share,
-or all when run alone.
+cores of all of them, ``tests`` are the tests that are marked ``sim``, ``properties`` those of Hypothesis, with all of
+their examples. ``--seeds`` are Raft's; the others get a share, or all when run alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sim.planted_bugs
 import sim.transactions.__main__
 import sim.transactions.planted_bugs
 
-PARTS = ("raft", "cluster", "transactions", "bugs", "tests")
+PARTS = ("raft", "cluster", "transactions", "bugs", "tests", "properties")
 _SEEDS = 20_000
 _DIVISORS = {"raft": 1, "cluster": 4, "transactions": 20, "tests": 10}
 """A seed of a cluster, or of the tests, takes many times as long as one of Raft."""
@@ -49,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("ACTIONS are those of one seed: say SEED=, and SIM=raft, SIM=cluster or SIM=transactions")
     if options.seed is not None and options.part == "bugs":
         parser.error("bugs are searched for over seeds from 0: leave SEED out")
+    if options.part == "properties" and (options.seed is not None or options.seeds is not None):
+        parser.error("properties have no seeds: leave SEED and SEEDS out")
     return run(_steps(options))
 
 
@@ -61,7 +63,7 @@ def _steps(options: argparse.Namespace) -> list[Step]:
             "raft": [Step(f"Raft, seed {options.seed}", lambda: raft(one))],
             "cluster": [Step(f"clusters, seed {options.seed}", lambda: cluster(one))],
             "transactions": [Step(f"transactions, seed {options.seed}", lambda: transactions(one))],
-            "tests": [Step(f"tests, seed {options.seed}", lambda: _run_tests(options, str(options.seed), ""))],
+            "tests": [Step(f"tests, seed {options.seed}", lambda: _run_tests(options, "sim", str(options.seed), ""))],
         }
     else:
         shares = [_share(options, part) for part in ("raft", "cluster", "tests", "transactions")]
@@ -76,7 +78,8 @@ def _steps(options: argparse.Namespace) -> list[Step]:
                 Step("bugs planted into clusters", lambda: sim.cluster.planted_bugs.main([])),
                 Step("bugs planted into transactions", lambda: sim.transactions.planted_bugs.main([])),
             ],
-            "tests": [Step(f"tests, {shares[2]:,} seeds", lambda: _run_tests(options, "", str(shares[2])))],
+            "tests": [Step(f"tests, {shares[2]:,} seeds", lambda: _run_tests(options, "sim", "", str(shares[2])))],
+            "properties": [Step("properties", lambda: _run_tests(options, "hypothesis and not sim", "", ""))],
         }
     return [step for part, found in steps.items() if options.part in (None, part) for step in found]
 
@@ -87,8 +90,9 @@ def _share(options: argparse.Namespace, part: str) -> int:
     return max(1, (options.seeds or _SEEDS) // _DIVISORS[part])
 
 
-def _run_tests(options: argparse.Namespace, seed: str, seeds: str) -> int:
-    command = [sys.executable, "-m", "pytest", "-m", "sim", "--timeout", "3600", *options.pytest]
+def _run_tests(options: argparse.Namespace, marked: str, seed: str, seeds: str) -> int:
+    many = ["--timeout", "3600", "--hypothesis-profile=thorough"]
+    command = [sys.executable, "-m", "pytest", "-m", marked, *many, *options.pytest]
     environment = os.environ | {"TIDELOG_SIM_SEED": seed, "TIDELOG_SIM_SEEDS": seeds}
     return subprocess.run(command, env=environment, check=False).returncode
 

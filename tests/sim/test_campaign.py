@@ -35,6 +35,8 @@ def test_campaign_runs_some_seeds_and_sums_up(capsys: pytest.CaptureFixture[str]
         (["--seed", "3", "--actions", "1"], "SIM=raft, SIM=cluster or SIM=transactions"),
         (["--part", "cluster", "--actions", "1"], "say SEED="),
         (["--part", "bugs", "--seed", "1"], "leave SEED out"),
+        (["--part", "properties", "--seed", "1"], "leave SEED and SEEDS out"),
+        (["--part", "properties", "--seeds", "1"], "leave SEED and SEEDS out"),
     ],
 )
 def test_campaign_refuses_what_has_no_meaning(

@@ -21,7 +21,7 @@ from sim.planting import PlantedBug, planted, search
 from sim.processes import spread
 from sim.simulation import sweep
 
-SEEDS = 30
+SEEDS = 20
 RARE = {"offsets looked up", "logs restarted"}
 """The events that happen in too few seeds for a share of them. `make sim` requires them as well."""
 FOUND_AT_ONCE = [bug for bug in PLANTED_BUGS if bug.within <= 20]

@@ -28,10 +28,11 @@ from tidelog_quorum.raft.core.commands import Persist
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
 
-SEEDS = 100
+SEEDS = 60
 CONFIG = RaftConfig(election_timeout_ms=100, heartbeat_interval_ms=20)
 
 
+@pytest.mark.slow
 def test_raft_keeps_all_properties_in_different_histories_and_recovers_and_exercises_the_core() -> None:
     """One test for all that is asked of these seeds: they are run once."""
     outcomes = [run(draw_schedule(seed)) for seed in range(SEEDS)]

@@ -34,6 +34,7 @@ def test_transactions_are_whole_and_once_in_different_histories_and_exercise_the
     assert counts["committed"] > SEEDS * 5
 
 
+@pytest.mark.slow
 def test_history_of_transactions_does_not_depend_on_the_process() -> None:
     def fingerprint(hash_seed: str) -> str:
         tests = Path(__file__).parents[1]

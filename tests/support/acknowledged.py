@@ -121,7 +121,7 @@ class Load:
                 producer.produce(self.topic, value, self.key_of(self.sent), on_delivery=self._delivered)
                 self.sent += 1
             for producer in producers:
-                producer.poll(0 if is_due and self.sent % 50 else 0.005)
+                producer.poll(0 if is_due and self.sent % 50 else 0.01)
 
     def _flush(self, producers: Sequence[Producer]) -> None:
         deadline = time.monotonic() + _DEADLINE_S

@@ -19,12 +19,13 @@ from tidelog_foundation.requests.acls import AclOperation
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse
+from tidelog_node.handlers import follower_poll
 from tidelog_node.handlers.consumer_read import read_at_once
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.fetch_in_progress import FetchInProgress
 from tidelog_node.handlers.fetch_item import FetchItem
 from tidelog_node.handlers.fetch_sessions import OpenSession, is_full
-from tidelog_node.handlers.follower_poll import begin_poll
+from tidelog_node.handlers.follower_poll import BegunPoll, begin_poll
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.quotas.usage import RequestUsage
 
@@ -94,6 +95,14 @@ def begin_fetch(
     if response is not None:
         return translate(response)
     return _Wait(under_way, session, context.response_budget, request.max_wait_ms, translate).pending
+
+
+def resume_poll(
+    context: NodeContext, begun: BegunPoll, translate: Translation[T], left_s: float, *, is_over: bool
+) -> Pending[T]:
+    """Answer a follower's poll that waits for at most ``left_s``, or no more if it ``is_over``."""
+    take_over = functools.partial(_take_over, context, begun.request, begun.session, translate)
+    return follower_poll.resume_poll(context, begun, translate, take_over, left_s, is_over=is_over)
 
 
 async def _begin_in_slices(

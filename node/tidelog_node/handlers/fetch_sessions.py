@@ -83,6 +83,28 @@ class OpenSession:
         self.recheck()
         return self._turn
 
+    def may_poll(self, key: PartitionKey, partition: Partition, epoch: int) -> bool:
+        """Return whether the request of this epoch finds the session at rest, with no other partition to check."""
+        held, changed = self._held.get(key), self.state.changed
+        return not (
+            self._sleeper is not None
+            or self._looked_at
+            or self.is_changing
+            or self.is_read_committed
+            or self.wait_ended_epoch == epoch
+            or held is None
+            or held[0] is not partition
+            or len(changed) > 1
+            or (changed and key not in changed)
+        )
+
+    def begin_poll(self, key: PartitionKey) -> int:
+        """Return the number of a new request, which :meth:`may_poll`, and take the partition that it names."""
+        self._turn += 1
+        self.wants_high_watermark = False
+        self.take(key)
+        return self._turn
+
     def is_turn_of(self, number: int) -> bool:
         """Return whether this is the latest request and the session has not ended."""
         return number == self._turn and not self.is_changing
@@ -182,6 +204,10 @@ class FetchSessions:
         self.cache = FetchSessionCache(slots, draw_id)
         self._open_session = open_session
         self._open: dict[int, OpenSession] = {}
+
+    def session_of(self, session_id: int) -> OpenSession | None:
+        """Return the session with an id, None without one."""
+        return self._open.get(session_id)
 
     def begin(self, request: FetchRequest, now_ms: int) -> OpenSession:
         """Return the session that a request continues, or one of its own.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
@@ -54,6 +54,32 @@ def begin_poll(
         if partition is None
         else _Poll(context, request, session, entry, partition, translate, take_over).begin(key)
     )
+
+
+class BegunPoll(NamedTuple):
+    """A poll that waits, in its turn of the session, and that has read the partition and found no records."""
+
+    request: FetchRequest
+    session: OpenSession
+    entry: SessionPartition
+    partition: Partition
+    key: PartitionKey
+    turn: int
+    read: ReadResult
+
+
+def resume_poll(
+    context: NodeContext,
+    begun: BegunPoll,
+    translate: Callable[[FetchResponse], T],
+    take_over: TakeOver[T],
+    left_s: float,
+    *,
+    is_over: bool,
+) -> Pending[T]:
+    """Look once more for the answer of a poll, and let it wait at most ``left_s``; not at all if it ``is_over``."""
+    poll = _Poll(context, begun.request, begun.session, begun.entry, begun.partition, translate, take_over)
+    return poll.resume(begun, left_s, is_over=is_over)
 
 
 class _Poll(Generic[T]):
@@ -116,6 +142,14 @@ class _Poll(Generic[T]):
         self._pending: Pending[T] = Pending(self._give_up)
         self._timer = session.call_later(request.max_wait_ms / 1000, self._look_at_last)
         session.sleep(self._turn, self._look_again)
+        return self._pending
+
+    def resume(self, begun: BegunPoll, left_s: float, *, is_over: bool) -> Pending[T]:
+        """Continue a poll that waits."""
+        self._key, self._turn, self._read, self._is_over = begun.key, begun.turn, begun.read, is_over
+        self._pending = Pending(self._give_up)
+        self._timer = self._session.call_later(left_s, self._look_at_last)
+        self._look_again()
         return self._pending
 
     def _look(self, *, is_repeated: bool) -> ReadResult | None:

@@ -79,14 +79,14 @@ cdef int _note_appended(partition, leader, end_offset, clock) except -1:
     elif followers:
         for command in leader.record_append(end_offset, clock.monotonic_ms()):
             if type(command) is _ADVANCE:
-                _advance(partition, waiters, leader, command.offset)
+                advance(partition, leader, command.offset)
             else:
                 partition.execute(command)
     else:
         # The leader alone is the in-sync set: its log's end is the high watermark.
         leader.log_end_offset = end_offset
         leader.high_watermark = end_offset
-        _advance(partition, waiters, leader, end_offset)
+        advance(partition, leader, end_offset)
     if waiters.deletions.waiting:
         waiters.complete_deletions(leader, partition.log.log_start_offset)
     log_end = waiters.log_end
@@ -95,8 +95,9 @@ cdef int _note_appended(partition, leader, end_offset, clock) except -1:
     return 0
 
 
-cdef int _advance(partition, waiters, leader, high_watermark) except -1:
+cdef int advance(partition, leader, high_watermark) except -1:
     """Execute the command AdvanceHighWatermark."""
+    waiters = partition.waiters
     partition.log.advance_high_watermark(high_watermark)
     if waiters.producers.waiting:
         waiters.complete_producers(leader)

@@ -9,16 +9,16 @@ class OrderedReadWaiters(PartitionListeners):
     """Wakes in the order in which they came, so that equal schedules give equal histories."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[PartitionListener, str, int], None] = {}  # type: ignore[assignment]
+        self.waiting: dict[tuple[PartitionListener, str, int], None] = {}  # type: ignore[assignment]
 
     def add(self, reader: PartitionListener, topic: str, index: int) -> None:
-        self._waiting[reader, topic, index] = None
+        self.waiting[reader, topic, index] = None
 
     def discard(self, reader: PartitionListener, topic: str, index: int) -> None:
-        self._waiting.pop((reader, topic, index), None)
+        self.waiting.pop((reader, topic, index), None)
 
     def wake(self) -> None:
-        for reader, topic, index in list(self._waiting):
+        for reader, topic, index in list(self.waiting):
             reader.wake(topic, index)
 
 

@@ -108,6 +108,7 @@ def test_dev_goes_elsewhere_when_its_ports_are_in_use_and_says_so(tmp_path: Path
                 assert f"port {busy} is in use, so node 1 listens on port {other}\n" in printed
 
 
+@pytest.mark.slow
 def test_dev_starts_again_with_the_data_and_the_ports_that_it_kept(tmp_path: Path) -> None:
     sizes = ["--controllers", "1", "--nodes", "1", "--data-dir", str(tmp_path / "data")]
     [port, kafka_port] = free_ports(2)
@@ -124,6 +125,7 @@ def test_dev_starts_again_with_the_data_and_the_ports_that_it_kept(tmp_path: Pat
         assert len(second.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_dev_starts_again_at_once_after_it_was_killed(tmp_path: Path) -> None:
     args = ["dev", "--controllers", "1", "--nodes", "1", "--data-dir", str(tmp_path / "data"), "--json"]
     told = []

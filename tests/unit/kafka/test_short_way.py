@@ -185,7 +185,9 @@ def frame(request, correlation_id: int) -> bytes:
 class Run:
     """Requests to one connection of a node in memory, with the short way or without."""
 
-    def __init__(self, cluster, *, is_short, fills=False, guard=None, session=None, limit=1 << 30) -> None:
+    def __init__(
+        self, cluster, *, is_short, fills=False, guard=None, session=None, limit=1 << 30, max_in_flight=3
+    ) -> None:
         self.cluster = cluster
         apis = all_apis()
         log = LogLimit(logging.getLogger("test"), time.monotonic)
@@ -197,7 +199,7 @@ class Run:
             KafkaNode(cluster.nodes[1].context, None, guard),
             RequestBudgets(self.produced, limit),
             self.responses,
-            ListenerLimits(request_max_bytes=MAX_REQUEST_BYTES, max_in_flight=3),
+            ListenerLimits(request_max_bytes=MAX_REQUEST_BYTES, max_in_flight=max_in_flight),
             bytearray(1 << 18),
             log,
             log,
@@ -295,7 +297,7 @@ async def outcome(folder, requests, cuts, joins=(), *, is_short, session_request
     return found
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     requests=st.lists(st.one_of(REQUESTS, st.sampled_from((FETCH, FETCH, ELECT))), min_size=1, max_size=12),
     cuts=st.lists(st.one_of(st.just(WHOLE + 1), st.just(WHOLE), st.integers(0, 200)), min_size=12, max_size=12),
@@ -363,6 +365,35 @@ def test_small_batches_take_the_short_way(version: int, tmp_path, monkeypatch: p
 
         asyncio.run(main())
         assert not general
+
+
+def test_many_requests_of_one_buffer_are_served_in_order(tmp_path) -> None:
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            cluster = InProcessCluster(tmp_path, tasks, TopicConfig(), 30_000)
+            await cluster.start(1)
+            await cluster.create_topic(replicas=(1,))
+            run = Run(cluster, is_short=True, max_in_flight=1_000)
+            frames = [frame(PLAIN | {"acks": number % 2}, number) for number in range(700)]
+            # The connection does not know its client before the first request.
+            run.receive(frames[0])
+            run.receive(b"".join(frames[1:]))
+            log = cluster.partition(1).log
+            assert log.log_end_offset > 100, "the short way serves most of a burst"
+            async with asyncio.timeout(10):
+                while log.log_end_offset < 700:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            await run.settle()
+            sent, answered = bytes(run.transport.sent), []
+            while sent:
+                size, correlation_id = struct.unpack_from(">ii", sent)
+                answered.append(correlation_id)
+                sent = sent[4 + size :]
+            assert answered == list(range(1, 700, 2))
+            for each in cluster.nodes.values():
+                await each.close()
+
+    asyncio.run(main())
 
 
 def test_lines_of_the_log_have_the_id_of_a_request_on_the_short_way(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def history(folder: Path, config: LogConfig, steps) -> list[object]:
     return [*found, *(each.read_bytes() for each in sorted((folder / "t-0").iterdir()) if each.suffix == ".log")]
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(config=CONFIGS, steps=st.lists(STEPS, min_size=1, max_size=12))
 @example(config=LogConfig(), steps=[("leader", [PLAIN] * 3), ("follower", [PLAIN] * 3)] * 3)
 def test_short_append_equals_the_append_of_many_steps(config, steps, tmp_path_factory) -> None:

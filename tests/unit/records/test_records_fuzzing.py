@@ -95,7 +95,7 @@ READERS: list[Callable[[bytes], Any]] = [
 
 @pytest.mark.sim
 @pytest.mark.usefixtures("_small_limit")
-@pytest.mark.parametrize("block", seed_blocks(60, 20), ids=lambda block: f"{block[0]}-{block[-1]}")
+@pytest.mark.parametrize("block", seed_blocks(40, 20), ids=lambda block: f"{block[0]}-{block[-1]}")
 def test_changed_batches_are_read_or_corrupt_in_every_reader(
     engine: ModuleType, batches: list[bytes], block: range
 ) -> None:

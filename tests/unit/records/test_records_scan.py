@@ -146,7 +146,7 @@ def test_engines_give_equal_headers_near_the_limits(engine: ModuleType, data: st
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("block", seed_blocks(60, 20), ids=lambda block: f"{block[0]}-{block[-1]}")
+@pytest.mark.parametrize("block", seed_blocks(40, 20), ids=lambda block: f"{block[0]}-{block[-1]}")
 def test_engines_scan_changed_windows_alike(engine: ModuleType, block: range) -> None:
     batches = corpus()
     for seed in block:

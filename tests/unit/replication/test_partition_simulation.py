@@ -6,7 +6,7 @@ from seeds import reproducible, seed_blocks
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("block", seed_blocks(300, 30), ids=str)
+@pytest.mark.parametrize("block", seed_blocks(150, 30), ids=str)
 def test_partition_loses_nothing_and_converges_under_faults(block):
     for seed in block:
         with reproducible(seed):

@@ -8,7 +8,7 @@ STEPS = 3_000
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("block", seed_blocks(60, 20), ids=str)
+@pytest.mark.parametrize("block", seed_blocks(30, 10), ids=str)
 def test_moved_partition_loses_nothing_and_comes_to_its_target_under_faults(block):
     for seed in block:
         with reproducible(seed):

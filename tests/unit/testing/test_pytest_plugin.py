@@ -50,6 +50,7 @@ def test_fixtures_give_a_cluster_for_the_session_and_a_topic_for_each_test(pytes
     run().assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_ini_and_before_it_the_option_choose_the_cluster(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(PRODUCES.replace("KIND", "LocalCluster"))
     pytester.makeini("[pytest]\ntidelog_cluster = kafka")

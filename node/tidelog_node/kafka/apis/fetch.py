@@ -13,8 +13,9 @@ from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse
-from tidelog_node.handlers import begin_fetch
+from tidelog_node.handlers import begin_fetch, fetch
 from tidelog_node.handlers.fetch import LONG_BYTES, authorize
+from tidelog_node.handlers.follower_poll import BegunPoll
 from tidelog_node.kafka.cluster_view import leader_endpoints
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import FLEXIBLE, VERSIONS, WITH_ENDPOINTS
@@ -44,6 +45,13 @@ class FetchApi:
 
 
 APIS: Final[tuple[Api, ...]] = (FetchApi(),)
+
+
+def resume_poll(
+    node: KafkaNode, caller: Caller, begun: BegunPoll, left_s: float, *, is_over: bool
+) -> Pending[Body]:
+    """Answer the poll of a caller that waits for at most ``left_s``, or no more if it ``is_over``."""
+    return fetch.resume_poll(node.context, begun, _Encoder(node, caller), left_s, is_over=is_over)
 
 
 class _Encoder:

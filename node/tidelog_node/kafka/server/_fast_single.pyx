@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled way of the most frequent requests: Produce with one small batch.
+"""The compiled way of the most frequent requests: Produce with one small batch, and the poll of a follower.
 
 :class:`SingleRequests` reads the requests at the beginning of a connection's buffer, appends their batches and sends the
-answers in one write. All other requests, valid or not, take the way of
+answers in one write. :mod:`._fast_poll` has the polls. All other requests, valid or not, take the way of
 :class:`~tidelog_node.kafka.server.connection.Connection`, whose outcome, bytes and counts are the same. So do all requests
 where this module is missing.
 
@@ -16,7 +16,11 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
+
+from tidelog_node.kafka.server._fast_callers cimport KnownCallers
+from tidelog_node.kafka.server._fast_poll cimport FollowerPolls
+from tidelog_node.kafka.server._fast_wire cimport Answered, int16, int32, put16, put32, put64
 
 from tidelog_foundation.authorization import WRITE_TOPIC
 from tidelog_foundation.logs.request_id import begin_request, end_request
@@ -43,6 +47,7 @@ cdef enum:
     MOST_REQUESTS = 128
 
 cdef int _PRODUCE = ApiKey.PRODUCE
+cdef int _FETCH = ApiKey.FETCH
 cdef int _FIRST = FIRST_SERVED
 cdef int _LAST = VERSIONS[1]
 cdef int _FLEXIBLE = FLEXIBLE
@@ -68,14 +73,6 @@ cdef struct Single:
     Py_ssize_t end
 
 
-cdef struct Answered:
-    # A request whose answer is not sent yet.
-    int32_t correlation_id
-    Py_ssize_t size
-    int64_t begun_ns
-    int64_t answered_ns
-
-
 cdef class _Name:
     """The id of a request that is served at once, for the lines that are logged meanwhile."""
 
@@ -90,39 +87,18 @@ cdef class _Name:
         return f"{self._callers.client_id}/{self._correlation_id}"
 
 
-cdef inline int _int16(const uint8_t* data) noexcept nogil:
-    return <int16_t>(<uint16_t>data[0] << 8 | data[1])
-
-
-cdef inline int32_t _int32(const uint8_t* data) noexcept nogil:
-    return <int32_t>(<uint32_t>data[0] << 24 | <uint32_t>data[1] << 16 | <uint32_t>data[2] << 8 | data[3])
-
-
-cdef inline uint8_t* _put16(uint8_t* target, uint16_t number) noexcept nogil:
-    target[0], target[1] = number >> 8, number & 0xFF
-    return target + 2
-
-
-cdef inline uint8_t* _put32(uint8_t* target, uint32_t number) noexcept nogil:
-    return _put16(_put16(target, number >> 16), number & 0xFFFF)
-
-
-cdef inline uint8_t* _put64(uint8_t* target, uint64_t number) noexcept nogil:
-    return _put32(_put32(target, <uint32_t>(number >> 32)), <uint32_t>number)
-
-
 cdef bint _read(const uint8_t* data, Py_ssize_t received, Single* single) noexcept nogil:
     """Read the first request of the bytes; False if it is another one, or not complete."""
     cdef Py_ssize_t position = LENGTH_BYTES + FIXED_HEADER
-    if received < position or _int32(data) > received - LENGTH_BYTES or _int16(data + 4) != _PRODUCE:
+    if received < position or int32(data) > received - LENGTH_BYTES or int16(data + 4) != _PRODUCE:
         return False
-    single.size = _int32(data)
+    single.size = int32(data)
     received = single.size + LENGTH_BYTES
     if received < position:
         return False
-    single.version = _int16(data + 6)
-    single.correlation_id = _int32(data + 8)
-    single.client_size = _int16(data + 12)
+    single.version = int16(data + 6)
+    single.correlation_id = int32(data + 8)
+    single.client_size = int16(data + 12)
     single.client = data + position
     if single.version < _FIRST or single.version > _LAST:
         return False
@@ -143,10 +119,10 @@ cdef bint _read_plain(const uint8_t* data, Py_ssize_t position, Py_ssize_t end, 
     cdef Py_ssize_t length
     if end - position <= 26:
         return False
-    single.acks = _int16(data + position + 2)
-    single.timeout_ms = _int32(data + position + 4)
-    length = _int16(data + position + 12)
-    if _int16(data + position) != -1 or _int32(data + position + 8) != 1 or length <= 0:
+    single.acks = int16(data + position + 2)
+    single.timeout_ms = int32(data + position + 4)
+    length = int16(data + position + 12)
+    if int16(data + position) != -1 or int32(data + position + 8) != 1 or length <= 0:
         return False
     position += 14
     if position + length + 12 > end:
@@ -154,9 +130,9 @@ cdef bint _read_plain(const uint8_t* data, Py_ssize_t position, Py_ssize_t end, 
     single.place = data + position
     single.place_size = length
     position += length
-    single.index = _int32(data + position + 4)
+    single.index = int32(data + position + 4)
     single.begin, single.end = position + 12, end
-    return _int32(data + position) == 1 and _int32(data + position + 8) == end - position - 12 > 0
+    return int32(data + position) == 1 and int32(data + position + 8) == end - position - 12 > 0
 
 
 cdef bint _read_compact(const uint8_t* data, Py_ssize_t position, Py_ssize_t end, Single* single) noexcept nogil:
@@ -165,8 +141,8 @@ cdef bint _read_compact(const uint8_t* data, Py_ssize_t position, Py_ssize_t end
     cdef int shift = 0
     if end - position < 32:
         return False
-    single.acks = _int16(data + position + 1)
-    single.timeout_ms = _int32(data + position + 3)
+    single.acks = int16(data + position + 1)
+    single.timeout_ms = int32(data + position + 3)
     if data[position] or data[position + 7] != 2:
         return False
     position += 8
@@ -178,7 +154,7 @@ cdef bint _read_compact(const uint8_t* data, Py_ssize_t position, Py_ssize_t end
     single.place = data + position
     single.place_size = length
     position += length
-    single.index = _int32(data + position + 1)
+    single.index = int32(data + position + 1)
     if data[position] != 2:
         return False
     position += 5
@@ -207,7 +183,7 @@ cdef bytes _response(Single* single, int64_t base_offset, int64_t time_ms, int64
     if single.place_size > 128:
         long_memory = PyBytes_FromStringAndSize(NULL, MOST_ANSWER + single.place_size)
         begin = <uint8_t*>PyBytes_AS_STRING(long_memory)
-    target = _put32(begin + LENGTH_BYTES, <uint32_t>single.correlation_id)
+    target = put32(begin + LENGTH_BYTES, <uint32_t>single.correlation_id)
     if single.version >= _FLEXIBLE:
         target[0], target[1] = 0, 2
         target += 2
@@ -215,29 +191,29 @@ cdef bytes _response(Single* single, int64_t base_offset, int64_t time_ms, int64
             target[0] = <uint8_t>(single.place_size + 1)
             target += 1
     else:
-        target = _put16(_put32(target, 1), <uint16_t>single.place_size)
+        target = put16(put32(target, 1), <uint16_t>single.place_size)
     memcpy(target, single.place, single.place_size)
     target += single.place_size
     if single.version >= _FLEXIBLE:
         target[0] = 2
         target += 1
     else:
-        target = _put32(target, 1)
-    target = _put16(_put32(target, <uint32_t>single.index), 0)
-    target = _put64(_put64(target, <uint64_t>base_offset), <uint64_t>time_ms)
+        target = put32(target, 1)
+    target = put16(put32(target, <uint32_t>single.index), 0)
+    target = put64(put64(target, <uint64_t>base_offset), <uint64_t>time_ms)
     if single.version >= FIRST_WITH_START_OFFSET:
-        target = _put64(target, <uint64_t>start_offset)
+        target = put64(target, <uint64_t>start_offset)
     if single.version >= _FLEXIBLE:
         # No errors of records, no text, and no tagged fields of partition and topic.
         target[0], target[1], target[2], target[3] = 1, 0, 0, 0
-        target = _put32(target + 4, 0)
+        target = put32(target + 4, 0)
         target[0] = 0
         target += 1
     else:
         if single.version >= FIRST_WITH_MESSAGES:
-            target = _put16(_put32(target, 0), 0xFFFF)
-        target = _put32(target, 0)
-    _put32(begin, <uint32_t>(target - begin - LENGTH_BYTES))
+            target = put16(put32(target, 0), 0xFFFF)
+        target = put32(target, 0)
+    put32(begin, <uint32_t>(target - begin - LENGTH_BYTES))
     return PyBytes_FromStringAndSize(<char*>begin, target - begin)
 
 
@@ -256,7 +232,9 @@ cdef inline bint _is_replicated(partition, int64_t required_offset) except -1:
 cdef class SingleRequests:
     """The short way of one connection."""
 
-    cdef object _connection, _transport, _outbox, _callers, _session, _loop
+    cdef object _connection, _transport, _outbox, _loop, _served
+    cdef KnownCallers _callers
+    cdef FollowerPolls _polls
     cdef object _context, _guard, _requests, _times, _pipeline
     cdef object _view
     cdef const uint8_t* _data
@@ -274,8 +252,8 @@ cdef class SingleRequests:
         self._connection = connection
         self._transport = transport
         self._outbox = outbox
-        self._callers = callers
-        self._session = session
+        self._callers = KnownCallers.__new__(KnownCallers, callers, session)
+        self._served = served
         self._context = served.node.context
         self._guard = served.node.guard
         self._requests = served.requests
@@ -307,12 +285,20 @@ cdef class SingleRequests:
         cdef HeldProduce held
         if self._times.traces is not None or self._context.quotas.is_enabled:
             return 0
+        if received > 6 and int16(self._data + LENGTH_BYTES) == _FETCH:
+            if self._polls is None:
+                self._polls = FollowerPolls.__new__(
+                    FollowerPolls, self._connection, self._served, self._transport, self._outbox, self._callers
+                )
+            return self._polls.serve(self._data, received, received_ns)
         now_ns = perf_counter_ns()
         try:
             while count < MOST_REQUESTS and _read(self._data + done, received - done, &single):
                 if self._pipeline and not self._pipeline.may_begin(overlaps=True):
                     break
-                caller = self._caller_of(&single)
+                caller = None
+                if single.size <= self._max_bytes and -1 <= single.acks <= 1:
+                    caller = self._callers.of(_PRODUCE, single.version, single.client, single.client_size)
                 partition = None if caller is None else self._partition_of(&single, caller)
                 if partition is None:
                     break
@@ -349,30 +335,12 @@ cdef class SingleRequests:
         return done
 
     def close(self):
-        """Stop the timer, when the connection is lost."""
+        """Stop the timers, when the connection is lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    cdef object _caller_of(self, Single* single):
-        """Return the caller of a request, or None if the request must take the way of all others."""
-        if single.size > self._max_bytes or not -1 <= single.acks <= 1 or not self._is_known_client(single):
-            return None
-        caller = self._callers.of_versions.get(single.version)
-        session = self._session
-        if caller is None or session is None:
-            return caller
-        return caller if session.has_token == caller.has_token and not session.takes(_PRODUCE) else None
-
-    cdef bint _is_known_client(self, Single* single):
-        client_id = self._callers.known_client_id
-        if client_id is None:
-            return single.client_size == -1
-        return (
-            PyBytes_CheckExact(client_id)
-            and PyBytes_GET_SIZE(client_id) == single.client_size
-            and memcmp(PyBytes_AS_STRING(client_id), single.client, single.client_size) == 0
-        )
+        if self._polls is not None:
+            self._polls.close()
 
     cdef object _partition_of(self, Single* single, caller):
         """Return the partition of a request, or None if the request must take the way of all others."""
@@ -397,7 +365,7 @@ cdef class SingleRequests:
         """Append the batch. Return False if the request waits for replicas, or has failed with ``_error``."""
         cdef bint is_complete = False
         self._info = self._error = None
-        token = begin_request(_Name(self._callers, single.correlation_id))
+        token = begin_request(_Name(self._callers.callers, single.correlation_id))
         try:
             info = partition.append(self._view[begin + single.begin : begin + single.end], single.acks == -1)
             self._info = info
@@ -429,8 +397,8 @@ cdef class SingleRequests:
         """Count a request, whose response was given to the transport."""
         times = self._times
         if self._outbox.is_paused or now_ns - received_ns >= times.slow.threshold_ns:
-            self._connection.note_produced(
-                each.correlation_id, each.size, received_ns, each.begun_ns, local_ns, each.answered_ns, now_ns
+            self._connection.note_answered(
+                _PRODUCE, each.correlation_id, each.size, received_ns, each.begun_ns, local_ns, each.answered_ns, now_ns
             )
         elif times.is_next_counted():
             times.count(
@@ -549,13 +517,13 @@ cdef class HeldProduce:
 
     def end(self, int64_t now_ns):
         """Count the request, whose response the kernel has."""
-        self._way._connection.note_produced(
-            self.correlation_id, 0, self._received_ns, self._begun_ns, self.local_ns, self.answered_ns, now_ns
+        self._way._connection.note_answered(
+            _PRODUCE, self.correlation_id, 0, self._received_ns, self._begun_ns, self.local_ns, self.answered_ns, now_ns
         )
 
     def request_id(self):
         """Return the client id and the correlation id."""
-        return f"{self._way._callers.client_id}/{self.correlation_id}"
+        return f"{self._way._callers.callers.client_id}/{self.correlation_id}"
 
     cdef int _stop_waiting(self) except -1:
         self._waits = False

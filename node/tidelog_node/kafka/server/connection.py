@@ -279,8 +279,13 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(exchange, answer)
             self._schedule()
 
-    def note_produced(
+    def settle(self, exchange: Exchange, work: Pending[Body | None]) -> None:
+        """Send the response of settled work to a held request when it is its turn."""
+        self._settled(cast(BegunRequest, exchange), work)
+
+    def note_answered(
         self,
+        api_key: int,
         correlation_id: int,
         size: int,
         received_ns: int,
@@ -290,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
         now_ns: int,
     ) -> None:
         """Count a request that the short way has answered, slowly or to a client that takes no more for now."""
-        exchange = self._new_exchange(ApiKey.PRODUCE, correlation_id, overlaps=True, has_tags=False)
+        exchange = self._new_exchange(api_key, correlation_id, overlaps=True, has_tags=False)
         exchange.received_ns, exchange.begun_ns = received_ns, begun_ns
         exchange.local_ns, exchange.answered_ns = local_ns, answered_ns
         if self._outbox.is_paused:

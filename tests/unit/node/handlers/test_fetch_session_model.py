@@ -282,7 +282,7 @@ def draw(rng):
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("block", seed_blocks(120, 20), ids=lambda block: f"{block[0]}-{block[-1]}")
+@pytest.mark.parametrize("block", seed_blocks(60, 20), ids=lambda block: f"{block[0]}-{block[-1]}")
 def test_sessions_leave_leader_and_followers_as_full_requests_do(block):
     async def run(seed):
         rng, done = random.Random(seed), []

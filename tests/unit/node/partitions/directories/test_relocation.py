@@ -413,6 +413,7 @@ class Moving:
         self.acknowledged += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [0, 1], ids=["the process is killed", "the machine crashes"])
 def test_crash_at_any_step_leaves_one_replica_with_all_that_it_must_have(seeds):
     def verify(disk, moving, is_done):
