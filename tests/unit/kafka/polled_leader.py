@@ -37,8 +37,11 @@ VERSION = 17
 SESSION = 7
 LEADER, FOLLOWER = BrokerId(2), BrokerId(1)
 SOON_S = 5.0
+RATE = 10_000
+"""The limit of throttled replicas, in bytes per second."""
 LONG_BATCH = b"v" * 10_000
 HAS_WAITED_S = 0.004
+MS_PER_STEP = 3
 FAILURES = {
     "not-leader": ErrorCode.NOT_LEADER_OR_FOLLOWER,
     "out-of-range": ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -161,11 +164,13 @@ class Follower:
     """A fetcher and its partitions, with the leader's addresses, the present one first."""
 
     def __init__(self, folder: Path, addresses: list[str], timeout_ms: int) -> None:
-        self.addresses = addresses
+        self.addresses: list[str | None] = [*addresses]
         self.replica_epoch = 0
         self.clock = ManualClock()
         self.transport = KafkaReplicaTransport("node-1-fetcher")
         self.effects = Effects()
+        throttle = ReplicationThrottles(self.clock).follower
+        throttle.change_rate(RATE)
         settings = FetcherSettings(max_wait_ms=50, partition_max_bytes=1 << 20, max_backoff_ms=4, timeout_ms=timeout_ms)
         self.fetcher = LeaderFetcher(
             LEADER,
@@ -175,7 +180,7 @@ class Follower:
             self.transport,
             settings,
             self.clock,
-            ReplicationThrottles(self.clock).follower,
+            throttle,
         )
         self.partitions = [self._open(folder, index) for index in range(PARTITIONS)]
         self.effects.fetcher = self.fetcher
@@ -213,6 +218,8 @@ class Follower:
             self.replica_epoch += 1
         elif kind == "address":
             self.addresses.reverse()
+        elif kind == "no-address":
+            self.addresses.insert(0, None)
         elif kind == "time":
             self.clock.now_ms += (0, 9, 2_000)[index]
 
@@ -220,7 +227,14 @@ class Follower:
         """Return all that the ways may change."""
         fetcher, session = self.fetcher, self.fetcher._session
         session.check_invariants()
-        found: list[Any] = [fetcher._failures, fetcher._session_errors, len(fetcher._idle), len(fetcher._limited)]
+        # The number of retries without an address depends on the time.
+        found: list[Any] = [
+            fetcher._failures > 0,
+            fetcher._throttle.wait_ms(),
+            fetcher._session_errors,
+            len(fetcher._idle),
+            len(fetcher._limited),
+        ]
         found += [session.session_id, session.epoch, session.was_refused, list(session._changed)]
         found += [
             list(session._forgotten),
@@ -369,6 +383,7 @@ class Run:
         poll = await self.next_poll()
         self.states.append(self.follower.state())
         waits = self.follower.fetcher._waiting_poll is not None
+        self.follower.clock.now_ms += MS_PER_STEP
         self.follower.change(change, changed)
         if poll is None:
             return
@@ -388,6 +403,8 @@ class Run:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HAS_WAITED_S):
                     return await self.leader.polls.get()
+            if self.follower.addresses[0] is None:
+                del self.follower.addresses[0]
             if not fetcher._partitions:
                 return None
             if not len(fetcher._session) and fetcher._idle:

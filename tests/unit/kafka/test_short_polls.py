@@ -18,18 +18,8 @@ pytestmark = pytest.mark.skipif(
     short_polls._POLLS is None or short_steps._STEPS is None, reason="the short way is not compiled"
 )
 CHANGES = (
-    "none",
-    "none",
-    "none",
-    "none",
-    "add",
-    "remove",
-    "elect",
-    "retention",
-    "throttled",
-    "registration",
-    "address",
-    "time",
+    *("none", "none", "none", "none", "add", "remove", "elect", "retention"),
+    *("throttled", "registration", "address", "no-address", "time"),
 )
 STEPS = st.tuples(
     st.sampled_from(CHANGES),
@@ -38,6 +28,7 @@ STEPS = st.tuples(
     st.integers(0, PARTITIONS - 1),
 )
 RECORDS: Step = ("none", 0, "records", 0)
+COMMITTED: Step = ("none", 0, "records-committed", 1)
 
 
 def without_short_way(patch: pytest.MonkeyPatch) -> None:
@@ -81,6 +72,9 @@ def test_short_way_equals_the_general_way_at_each_change(change, tmp_path_factor
 
 @given(steps=st.lists(STEPS, min_size=2, max_size=12))
 @example(steps=[RECORDS] * 12)
+@example(steps=[COMMITTED] * 4 + [("retention", 1, "records", 0), ("time", 2, "records", 0), RECORDS, RECORDS])
+@example(steps=[COMMITTED, ("throttled", 1, "large", 1), ("none", 0, "large", 1), ("none", 0, "behind", 1), RECORDS])
+@example(steps=[RECORDS, RECORDS, ("no-address", 0, "records", 0), RECORDS, RECORDS])
 def test_short_way_equals_the_general_way(steps, tmp_path_factory) -> None:
     short, general = both_ways(steps, tmp_path_factory)
     assert short == general

@@ -64,7 +64,6 @@ cdef class FetchSteps:
             if item is None:
                 return False
         self._now_ms = self._clock.monotonic_ms()
-        session.was_refused = False
         session.epoch = epoch + 1
         fetcher._session_errors = 0
         if item is not None:
