@@ -16,7 +16,7 @@ from log_batches import replicated_batch
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.event_loop import SystemClock
-from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult
+from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.headers import read_request_header
@@ -32,7 +32,7 @@ from tidelog_node.replication import EpochEnd, PartitionState
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 PARTITIONS = 3
-TOPIC_IDS = [bytes([index]) * 16 for index in range(PARTITIONS)]
+TOPIC_IDS = (b"a" * 16, b"b" * 16)
 VERSION = 17
 SESSION = 7
 LEADER, FOLLOWER = BrokerId(2), BrokerId(1)
@@ -55,7 +55,7 @@ SESSION_FAILURES = {
 ANSWERS = (
     *("records", "records-committed", "several", "high-watermark", "empty", "large", "in-pieces"),
     *("log-start", "behind", "aborted", "preferred", "corrupt", "wrong-offset", "diverging", "throttle"),
-    *("no-session", "another-session", "unknown-partition", "lost", "garbage", "two-answers", "numbered"),
+    *("no-session", "another-session", "unknown-partition", "twice", "lost", "garbage", "two-answers", "numbered"),
     *FAILURES,
     *SESSION_FAILURES,
 )
@@ -163,7 +163,7 @@ class Lines(logging.Handler):
 class Follower:
     """A fetcher and its partitions, with the leader's addresses, the present one first."""
 
-    def __init__(self, folder: Path, addresses: list[str], timeout_ms: int) -> None:
+    def __init__(self, folder: Path, addresses: list[str], timeout_ms: int, partitions: int) -> None:
         self.addresses: list[str | None] = [*addresses]
         self.replica_epoch = 0
         self.clock = ManualClock()
@@ -182,13 +182,15 @@ class Follower:
             self.clock,
             throttle,
         )
-        self.partitions = [self._open(folder, index) for index in range(PARTITIONS)]
+        self.partitions = [self._open(folder, index) for index in range(partitions)]
         self.effects.fetcher = self.fetcher
 
-    def _open(self, folder: Path, index: int) -> Partition:
-        log = PartitionLog.open(folder / f"t{index}-0", LogConfig())
+    def _open(self, folder: Path, number: int) -> Partition:
+        """Open a partition. The first topic has every other one."""
+        topic, index = number % 2, number // 2
+        log = PartitionLog.open(folder / f"t{topic}-{index}", LogConfig())
         state = PartitionState(FOLLOWER, 0, 1, 30_000)
-        partition = Partition(f"t{index}", TOPIC_IDS[index], 0, log, state, self.effects, self.clock)
+        partition = Partition(f"t{topic}", TOPIC_IDS[topic], index, log, state, self.effects, self.clock)
         self.elect(partition)
         return partition
 
@@ -252,7 +254,7 @@ class Follower:
 
 
 def answer_to(
-    poll: Poll, kind: str, chosen: int, session: dict[Any, Any], epochs: dict[bytes, LeaderEpoch]
+    poll: Poll, kind: str, chosen: int, session: dict[Any, Any], epochs: dict[PartitionKey, LeaderEpoch]
 ) -> FetchResponse:
     """Return an answer of this kind for the chosen partition of the session, and for all if the request is full."""
     if kind in SESSION_FAILURES:
@@ -268,15 +270,17 @@ def answer_to(
         is_named = key == named and kind not in ("empty",)
         if is_named or kind == "several" or poll.request.session.epoch == 0:
             form = kind if is_named or kind == "several" else "high-watermark"
-            response.topics[key[0]] = [_result(form, spec, epochs[key[0]])]
+            results = response.topics.setdefault(key[0], [])
+            results.append(_result(form, key[1], spec, epochs[key]))
+            results += [*results[-1:]] if kind == "twice" else []
     if kind == "unknown-partition":
         response.topics[b"?" * 16] = [FetchResult(0, high_watermark=0, log_start_offset=0)]
     return response
 
 
-def _result(kind: str, spec: Any, epoch: int) -> FetchResult:
+def _result(kind: str, index: int, spec: Any, epoch: int) -> FetchResult:
     offset = spec.fetch_offset
-    result = FetchResult(0, None, offset, offset, 0)
+    result = FetchResult(index, None, offset, offset, 0)
     if kind in FAILURES:
         result.error = error_for(FAILURES[kind])
         result.log_start_offset = offset + 2
@@ -326,8 +330,11 @@ class Run:
     ``reads_ahead`` adds the read-ahead, whose requests race with the polls.
     """
 
-    def __init__(self, folder: Path, timeout_ms: int = 20_000, *, reads_ahead: bool = False) -> None:
+    def __init__(
+        self, folder: Path, timeout_ms: int = 20_000, *, partitions: int = PARTITIONS, reads_ahead: bool = False
+    ) -> None:
         self._folder = folder
+        self._partitions = partitions
         self._timeout_ms = timeout_ms
         self._reads_ahead = reads_ahead
         self.leader = Leader()
@@ -346,13 +353,15 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Let the follower fetch two of its partitions."""
+        """Let the follower fetch all but one of its partitions."""
         with _added_to_log(self.lines):
             servers = [await asyncio.start_server(self.leader.serve, "127.0.0.1", 0) for _ in range(2)]
             self.address, self.other_address = (f"127.0.0.1:{s.sockets[0].getsockname()[1]}" for s in servers)
-            self.follower = Follower(self._folder, [self.address, self.other_address], self._timeout_ms)
+            self.follower = Follower(
+                self._folder, [self.address, self.other_address], self._timeout_ms, self._partitions
+            )
             fetcher = self.follower.fetcher
-            for partition in self.follower.partitions[:2]:
+            for partition in self.follower.partitions[: max(2, self._partitions - 1)]:
                 fetcher.add(partition, partition.state.leader_epoch)
             self.task = asyncio.create_task(
                 fetcher.run() if self._reads_ahead else fetcher._poll_forever(), name="polls"
@@ -393,7 +402,7 @@ class Run:
 
     async def answer(self, poll: Poll, kind: str, chosen: int = 0) -> None:
         """Answer a poll for a partition of the session."""
-        epochs = {p.topic_id: p.state.leader_epoch for p in self.follower.partitions}
+        epochs = {(p.topic_id, p.index): p.state.leader_epoch for p in self.follower.partitions}
         await send(kind, poll, answer_to(poll, kind, chosen, self.leader.session, epochs))
 
     async def next_poll(self) -> Poll | None:

@@ -28,6 +28,7 @@ STEPS = st.tuples(
     st.integers(0, PARTITIONS - 1),
 )
 RECORDS: Step = ("none", 0, "records", 0)
+SEVERAL: Step = ("none", 0, "several", 0)
 COMMITTED: Step = ("none", 0, "records-committed", 1)
 
 
@@ -48,13 +49,13 @@ def among(change):
     return [RECORDS, *((change, index, "records", index) for index in range(PARTITIONS)), RECORDS, RECORDS]
 
 
-def both_ways(steps, tmp_path_factory):
+def both_ways(steps, tmp_path_factory, partitions=PARTITIONS):
     outcomes = []
     for is_short in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not is_short:
                 without_short_way(patch)
-            outcomes.append(asyncio.run(Run(tmp_path_factory.mktemp("polls")).run(steps)))
+            outcomes.append(asyncio.run(Run(tmp_path_factory.mktemp("polls"), partitions=partitions).run(steps)))
     return outcomes
 
 
@@ -70,6 +71,13 @@ def test_short_way_equals_the_general_way_at_each_change(change, tmp_path_factor
     assert short == general
 
 
+@pytest.mark.parametrize("partitions", [3, 16, 17, 18, 19])
+def test_short_way_equals_the_general_way_with_many_partitions(partitions, tmp_path_factory) -> None:
+    steps = [SEVERAL, SEVERAL, *around("large"), SEVERAL, ("add", partitions - 1, "several", 0), SEVERAL, SEVERAL]
+    short, general = both_ways(steps, tmp_path_factory, partitions)
+    assert short == general
+
+
 @given(steps=st.lists(STEPS, min_size=2, max_size=12))
 @example(steps=[RECORDS] * 12)
 @example(steps=[COMMITTED] * 4 + [("retention", 1, "records", 0), ("time", 2, "records", 0), RECORDS, RECORDS])
@@ -81,9 +89,9 @@ def test_short_way_equals_the_general_way(steps, tmp_path_factory) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["records", "records-committed", "high-watermark", "empty", "large", "in-pieces", "numbered"]
+    "kind", ["records", "several", "records-committed", "high-watermark", "empty", "large", "in-pieces", "numbered"]
 )
-def test_polls_of_one_partition_take_the_short_way(kind, tmp_path, monkeypatch) -> None:
+def test_frequent_polls_take_the_short_way(kind, tmp_path, monkeypatch) -> None:
     plain, general = calls.fetch_response, []
     monkeypatch.setattr(calls, "fetch_response", lambda *arguments: general.append(1) or plain(*arguments))
     steps = [("none", 0, kind, index % 2) for index in range(12)]
@@ -94,18 +102,18 @@ def test_polls_of_one_partition_take_the_short_way(kind, tmp_path, monkeypatch) 
 
 def test_poll_on_the_short_way_has_its_own_timeout(tmp_path) -> None:
     async def run() -> None:
-        polls = Run(tmp_path, timeout_ms=150)
+        polls = Run(tmp_path, timeout_ms=550)
         async with polls.serving():
             for _ in range(4):
                 poll = await polls.leader.polls.get()
-                await asyncio.sleep(0.09)
+                await asyncio.sleep(0.25)
                 await polls.answer(poll, "records")
             silent = await polls.leader.polls.get()
             assert silent.request.session.epoch == 4
             again = await polls.leader.polls.get()
             assert (again.request.session.epoch, len(again.request.wanted)) == (0, 2)
             [told] = [line for level, line in polls.lines.lines if level == "WARNING"]
-            assert told.endswith(f"REQUEST_TIMED_OUT: the node at {polls.address} has not answered in 0.2 s")
+            assert told.endswith(f"REQUEST_TIMED_OUT: the node at {polls.address} has not answered in 0.6 s")
             assert polls.follower.partitions[0].log.log_end_offset == 4
 
     asyncio.run(run())

@@ -54,12 +54,10 @@ NO_ANSWER: Final = Reader(memoryview(b""))
 class ShortPolls(Protocol):
     """The short way of a connection, see :mod:`tidelog_node.kafka.client.short_polls`."""
 
-    def begin(
-        self, steps: Steps, future: asyncio.Future[Reader], timeout_s: float, one: bytes, none: bytes, body: int
-    ) -> None:
+    def begin(self, steps: Steps, future: asyncio.Future[Reader], timeout_s: float, empty: bytes, body: int) -> None:
         """Let ``steps`` take the answer to the request in progress, whose outcome is ``future``.
 
-        ``one`` and ``none`` are such requests for one partition and for none, with their bodies from ``body`` on.
+        ``empty`` is such a request without partitions. Its body begins at ``body``.
         """
 
     def serve(self, buffer: memoryview, filled: int) -> bool:
@@ -108,8 +106,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         """True while the connection's own requests are in progress, after which it is not free."""
         self.polls: ShortPolls | None = None
         """The short way of followers' fetches, once there was one."""
-        self.poll_requests: tuple[Any, tuple[bytes, bytes, int]] | None = None
-        """The requests of the last poll on the short way, and the values that they have in common with others."""
+        self.empty_poll: tuple[Any, tuple[bytes, int]] | None = None
+        """What the last fetches on the short way have in common: values, and a request without partitions."""
 
     @property
     def is_open(self) -> bool:

@@ -12,14 +12,12 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Final
 
-from tidelog_node.fetching import FetchRequest, FetchResponse, FetchSpec, PartitionKey
+from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.kafka.client import calls
 from tidelog_node.kafka.client.connection import NO_ANSWER, PeerConnection, ShortPolls
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.partitions.fetchers.short_steps import Steps
-
-_ANY: Final[dict[PartitionKey, FetchSpec]] = {(bytes(16), 0): FetchSpec(bytes(16), 0, 0)}
 
 
 async def fetch_in_steps(
@@ -43,7 +41,7 @@ async def fetch_in_steps(
     answer = connection.send(ApiKey.FETCH, version, body, is_flexible=True, timeout_s=timeout_s)
     polls = _polls_of(connection)
     if polls is not None and not answer.done():
-        polls.begin(steps, answer, timeout_s, *_requests(connection, request, version))
+        polls.begin(steps, answer, timeout_s, *_empty_request(connection, request, version))
     reader = await answer
     return None if reader is NO_ANSWER else calls.fetch_response(address, reader, version)
 
@@ -54,25 +52,18 @@ def _polls_of(connection: PeerConnection) -> ShortPolls | None:
     return connection.polls
 
 
-def _requests(connection: PeerConnection, request: FetchRequest, version: int) -> tuple[bytes, bytes, int]:
-    """Return such requests for any partition and for none, with the position of their bodies."""
-    known = connection.poll_requests
+def _empty_request(connection: PeerConnection, request: FetchRequest, version: int) -> tuple[bytes, int]:
+    """Return such a request without partitions, with its head, and the position of its body."""
     like = (version, request.replica, request.max_wait_ms, request.min_bytes, request.max_bytes)
+    known = connection.empty_poll
     if known is not None and known[0] == like:
         return known[1]
-    [(one, size), (none, _)] = (
-        _encoded(connection, replace(request, wanted=w, forgotten=()), version) for w in (_ANY, {})
-    )
-    requests = one, none, len(one) - size
-    connection.poll_requests = like, requests
-    return requests
-
-
-def _encoded(connection: PeerConnection, request: FetchRequest, version: int) -> tuple[bytes, int]:
-    """Return a request with its head, and the size of its body."""
-    body = calls.encode_fetch(request, version)
+    body = calls.encode_fetch(replace(request, wanted={}, forgotten=()), version)
     size = sum(map(len, body.chunks()))
-    return b"".join(connection.request(ApiKey.FETCH, version, body, is_flexible=True)), size
+    encoded = b"".join(connection.request(ApiKey.FETCH, version, body, is_flexible=True))
+    empty = encoded, len(encoded) - size
+    connection.empty_poll = like, empty
+    return empty
 
 
 def _compiled() -> Callable[[PeerConnection], ShortPolls] | None:

@@ -3,19 +3,28 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
-cdef struct Answer:
-    # An answer without an error, for the partition of `topic_id` and `index`, or for none if `topic_id` is NULL.
-    int32_t session_id
+cdef enum:
+    # The most partitions of an answer or a request of the short way.
+    MOST_PARTITIONS = 16
+
+
+cdef struct AnsweredPartition:
+    # The answer for a partition, without an error. Its records are the received bytes from `begin` to `end`.
     const uint8_t* topic_id
     int32_t index
     int64_t high_watermark
     int64_t log_start_offset
+    Py_ssize_t begin
+    Py_ssize_t end
 
 
-cdef struct Asked:
-    # A request of a session, for the partition of `topic_id` and `index`, or for none if `topic_id` is NULL.
+cdef struct Answer:
     int32_t session_id
-    int32_t epoch
+    int count
+    AnsweredPartition partitions[MOST_PARTITIONS]
+
+
+cdef struct AskedPartition:
     const uint8_t* topic_id
     int32_t index
     int32_t leader_epoch
@@ -25,15 +34,27 @@ cdef struct Asked:
     int32_t max_bytes
 
 
+cdef struct Asked:
+    # A request of a session. The topics' ids are valid until the next answer.
+    int32_t session_id
+    int32_t epoch
+    int count
+    AskedPartition partitions[MOST_PARTITIONS]
+
+
 cdef class FetchSteps:
     cdef object _fetcher, _transport, _session, _clock, _settings
     cdef object _address, _replica
-    # The key of the last partition.
+    # The key of the last answered partition.
     cdef tuple _key
+    # The keys of the last request.
+    cdef dict _named
     cdef int64_t _now_ms
 
-    cdef bint take(self, const Answer* answer, records) except -1
+    cdef bint take(self, const Answer* answer, buffer) except -1
     cdef bint prepare(self, Asked* asked) except -1
-    cdef object _item(self, const Answer* answer, records)
-    cdef int _apply(self, item, const Answer* answer, records) except -1
-    cdef int _ask_for(self, fetched, partition) except -1
+    cdef list _items(self, const Answer* answer)
+    cdef tuple _key_of(self, const AnsweredPartition* answered)
+    cdef int _apply(self, item, const AnsweredPartition* answered, buffer) except -1
+    cdef int _ask_for(self, fetched, partition, key) except -1
+    cdef bint _name(self, Asked* asked, dict changed) except -1

@@ -10,7 +10,7 @@ the logs. The partitions form a fetch session: a request names only the partitio
 - While the node's limit is exceeded, the fetcher leaves out throttled partitions that are not in sync (KIP-73). A
   partition is in sync once its log has reached the leader's high watermark.
 - Unthrottled partitions whose log ends below the high watermark are read ahead for a while (:mod:`.catch_up`).
-- The most frequent polls, with one partition and no error, have a short way that leaves the task out, if the transport
+- The most frequent polls, with few partitions and no error, have a short way that leaves the task out, if the transport
   has one (:mod:`.short_steps`).
 """
 
