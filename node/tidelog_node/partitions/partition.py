@@ -22,7 +22,7 @@ from tidelog_node.event_loop import Clock, DecodingThread, Pending
 from tidelog_node.log import NO_GUARD, AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
 from tidelog_node.log.disk.files import Buffer
 from tidelog_node.log.segments.segment import Segment
-from tidelog_node.partitions import mirror_writes, short_append
+from tidelog_node.partitions import mirror_writes, short_append, short_replicate
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
 from tidelog_node.partitions.measurements import Measurements
 from tidelog_node.partitions.purgatory import PartitionWaiters
@@ -323,6 +323,8 @@ class Partition:
         Raises:
             TidelogError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR; nothing is appended.
         """
+        if short_replicate.replicate(self, leader_epoch, fetch_offset, records, high_watermark, log_start_offset):
+            return
         if not self._is_expected(leader_epoch, fetch_offset):
             return
         if records:

@@ -47,7 +47,7 @@ _SCALE = 1024
 
 
 class SimulatedPartition(Partition):
-    """The product's partition, watched: whatever a step did to it is checked right after."""
+    """The product's partition, watched: whatever a step or an answer did to it is checked right after."""
 
     def __init__(
         self, node: NodeProcess, topic_id: TopicId, key: Key, log: PartitionLog, state: PartitionState
@@ -59,6 +59,14 @@ class SimulatedPartition(Partition):
 
     def step(self, event: Event) -> None:
         super().step(event)
+        self._check()
+
+    def replicate(self, *answer: Any) -> None:
+        super().replicate(*answer)
+        # The compiled way takes no step.
+        self._check()
+
+    def _check(self) -> None:
         if self.node.checks_invariants:
             self.state.check_invariants()
         if self.node.partitions.get(self.key) is self:

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.fetching import FetchRequest, FetchResponse
+from tidelog_node.kafka.client.connection import PeerConnection
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
@@ -13,7 +14,7 @@ from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.messages.fetch_request import encode_request
 from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
 from tidelog_node.kafka.protocol.messages.fetch_single import decode_response_of_one, encode_request_of_one
-from tidelog_node.kafka.protocol.reader import MalformedMessageError
+from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
 
 M = TypeVar("M", bound=Message)
@@ -62,18 +63,42 @@ async def fetch(
         TidelogError: _TRANSPORT, REQUEST_TIMED_OUT; UNSUPPORTED_VERSION: there is no common version.
     """
     connection = await connections.take(address, timeout_s)
-    body = Writer()
+    version, body = fetch_body(connection, request, versions)
+    reader = await connection.send(ApiKey.FETCH, version, body, is_flexible=True, timeout_s=timeout_s)
+    return fetch_response(address, reader, version)
+
+
+def fetch_body(connection: PeerConnection, request: FetchRequest, versions: tuple[int, int]) -> tuple[int, Writer]:
+    """Return the version of a fetch over a connection, and its body. Close the connection if there is none.
+
+    Raises:
+        TidelogError: UNSUPPORTED_VERSION: there is no common version.
+    """
     try:
         version = connection.version_of(ApiKey.FETCH, versions)
-        encoded = encode_request_of_one(request, version)
-        if encoded is None:
-            encode_request(request, body, version)
-        else:
-            body.buffer += encoded
+        return version, encode_fetch(request, version)
     except BaseException:
         connection.close()
         raise
-    reader = await connection.send(ApiKey.FETCH, version, body, is_flexible=True, timeout_s=timeout_s)
+
+
+def encode_fetch(request: FetchRequest, version: int) -> Writer:
+    """Return the body of a fetch."""
+    body = Writer()
+    encoded = encode_request_of_one(request, version)
+    if encoded is None:
+        encode_request(request, body, version)
+    else:
+        body.buffer += encoded
+    return body
+
+
+def fetch_response(address: str, reader: Reader, version: int) -> FetchResponse:
+    """Return the response to a fetch, whose body ``reader`` has.
+
+    Raises:
+        TidelogError: _TRANSPORT: the response is invalid.
+    """
     try:
         return decode_response_of_one(reader.view, reader.position, version) or decode_response(reader, version)
     except MalformedMessageError as error:

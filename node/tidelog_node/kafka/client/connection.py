@@ -13,7 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from struct import Struct
-from typing import Final, cast
+from typing import Any, Final, Protocol, cast
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import SaslLogin
@@ -26,6 +26,7 @@ from tidelog_node.kafka.protocol.headers import read_response_header, request_he
 from tidelog_node.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Buffer, Writer
+from tidelog_node.partitions.fetchers.short_steps import Steps
 
 _LENGTH: Final = Struct(">i")
 _SCRATCH_BYTES: Final = 4 * 1024
@@ -34,8 +35,8 @@ _JOINED_BYTES: Final = 4 * 1024
 _HANDSHAKE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
 """The maximum size of a response. A larger announced size is invalid."""
-_FIRST_CORRELATION_ID: Final = 1
-_LAST_CORRELATION_ID: Final = 2**31 - 1
+FIRST_CORRELATION_ID: Final = 1
+LAST_CORRELATION_ID: Final = 2**31 - 1
 _PATH_OPTIONS: Final = (
     (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
     (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 10),
@@ -46,6 +47,24 @@ _PATH_OPTIONS: Final = (
 """A host that disappears silently is detected after 15 s, as with gRPC, and not only by request timeouts."""
 _OLDEST: Final = 0
 """The version of ApiVersions that every server supports."""
+NO_ANSWER: Final = Reader(memoryview(b""))
+"""The outcome of a request whose answer, and those of the requests after it, the short way has taken."""
+
+
+class ShortPolls(Protocol):
+    """The short way of a connection, see :mod:`tidelog_node.kafka.client.short_polls`."""
+
+    def begin(self, steps: Steps, future: asyncio.Future[Reader], timeout_s: float, empty: bytes, body: int) -> None:
+        """Let ``steps`` take the answer to the request in progress, whose outcome is ``future``.
+
+        ``empty`` is such a request without partitions. Its body begins at ``body``.
+        """
+
+    def serve(self, buffer: memoryview, filled: int) -> bool:
+        """Serve the answer in the buffer with its length before it. Return False if it must take the general way."""
+
+    def serve_frame(self, frame: bytearray) -> bool:
+        """Serve an answer without its length. Return False if it must take the general way."""
 
 
 class PeerConnection(asyncio.BufferedProtocol):
@@ -63,7 +82,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     ) -> None:
         self._peer = peer
         self._client_id = client_id.encode()
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._on_free = on_free
         self._on_lost = on_lost
         self._versions: dict[int, tuple[int, int]] = {}
@@ -85,6 +104,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._session: PeerSession | None = None
         self._is_setting_up = True
         """True while the connection's own requests are in progress, after which it is not free."""
+        self.polls: ShortPolls | None = None
+        """The short way of followers' fetches, once there was one."""
+        self.empty_poll: tuple[Any, tuple[bytes, int]] | None = None
+        """What the last fetches on the short way have in common: values, and a request without partitions."""
 
     @property
     def is_open(self) -> bool:
@@ -171,17 +194,17 @@ class PeerConnection(asyncio.BufferedProtocol):
         connection.
         """
         assert self._deadline is None, "a request is in progress"
-        loop = self._loop
+        loop = self.loop
         self._answer = loop.create_future()
         if self._transport is None or not self.is_open:
             self._answer.set_exception(self._failure or self._lost("it is closed"))
             return self._answer
         last = self._correlation_id
-        self._correlation_id = _FIRST_CORRELATION_ID if last == _LAST_CORRELATION_ID else last + 1
+        self._correlation_id = FIRST_CORRELATION_ID if last == LAST_CORRELATION_ID else last + 1
         self._has_tags = response_has_tags(key, is_flexible=is_flexible)
         self._timeout_s = timeout_s
         self._expire_at(loop.time() + timeout_s)
-        self._transport.writelines(self._request(key, version, body, is_flexible=is_flexible))
+        self._transport.writelines(self.request(key, version, body, is_flexible=is_flexible))
         return self._answer
 
     def close(self) -> None:
@@ -205,17 +228,24 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer for received bytes: the response's own, once its size is known."""
-        return (self._scratch if self._frame is None else memoryview(self._frame))[self._filled :]
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return self._scratch[self._filled :] if self._filled else self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process received bytes."""
         self._filled += nbytes
+        polls = self.polls
+        if polls is not None and self._frame is None and polls.serve(self._scratch, self._filled):
+            self._filled = 0
+            return
         try:
             if self._frame is None:
                 self._begin_frame()
             if self._frame is not None and self._filled == len(self._frame):
                 frame, self._frame, self._filled = self._frame, None, 0
-                self._take(frame)
+                if polls is None or not polls.serve_frame(frame):
+                    self._take(frame)
         except MalformedMessageError as error:
             self._failure = self._is_no_node(str(error))
             self.close()
@@ -244,7 +274,15 @@ class PeerConnection(asyncio.BufferedProtocol):
         if not self._is_setting_up:
             self._on_free(self)
 
-    def _settle(self, outcome: Reader | TidelogError) -> None:
+    def end_polls(self, error: Exception | None) -> None:
+        """Settle the request in progress, after the short way has taken its answer or failed to do so."""
+        self._settle(error or NO_ANSWER)
+        if error is None:
+            self._on_free(self)
+        else:
+            self.close()
+
+    def _settle(self, outcome: Reader | Exception) -> None:
         self._deadline = None
         answer, self._answer = self._answer, None
         if answer is None or answer.done():
@@ -262,13 +300,13 @@ class PeerConnection(asyncio.BufferedProtocol):
             timer.cancel()
             timer = None
         if timer is None:
-            self._timer = self._loop.call_at(deadline, self._expire)
+            self._timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
         if self._deadline is None:
             return
-        if self._deadline > self._loop.time():
+        if self._deadline > self.loop.time():
             self._expire_at(self._deadline)
             return
         text = f"{self._peer} has not answered in {self._timeout_s:g} s"
@@ -281,7 +319,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         is_flexible = version >= request.FLEXIBLE
         return self.send(ApiKey(request.API_KEY), version, body, is_flexible=is_flexible, timeout_s=timeout_s)
 
-    def _request(self, key: ApiKey, version: int, body: Writer, *, is_flexible: bool) -> list[Buffer]:
+    def request(self, key: ApiKey, version: int, body: Writer, *, is_flexible: bool) -> list[Buffer]:
+        """Return a request with its head and the last correlation id."""
         chunks = body.chunks()
         size = sum(map(len, chunks))
         head = request_head(size, key, version, self._correlation_id, self._client_id, is_flexible=is_flexible)

@@ -9,7 +9,9 @@ from tidelog_foundation.security.certificate_store import CertificateStore, clie
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.kafka.client import calls
 from tidelog_node.kafka.client.connections import PeerConnections
+from tidelog_node.kafka.client.short_polls import fetch_in_steps
 from tidelog_node.kafka.protocol.messages.fetch_parts import VERSIONS, WITH_REPLICA_STATE
+from tidelog_node.partitions.fetchers.short_steps import Steps
 from tidelog_node.replication.fetch_session import SESSION_ERRORS
 
 _VERSIONS: Final = (WITH_REPLICA_STATE, VERSIONS[1])
@@ -17,7 +19,7 @@ _VERSIONS: Final = (WITH_REPLICA_STATE, VERSIONS[1])
 
 
 class KafkaReplicaTransport:
-    """A ``ReplicaTransport``. Fetches never wait for each other: each uses its own connection while it lasts.
+    """A ``SteppingTransport``. Fetches never wait for each other: each uses its own connection while it lasts.
 
     The records of a response are views of the received bytes.
     """
@@ -35,10 +37,27 @@ class KafkaReplicaTransport:
                 failed.
         """
         response = await calls.fetch(self._connections, address, request, timeout_s, _VERSIONS)
-        if response.error is not None and response.error.code not in SESSION_ERRORS:
-            raise response.error
+        _check(response)
+        return response
+
+    async def fetch_in_steps(
+        self, address: str, request: FetchRequest, timeout_s: float, steps: Steps
+    ) -> FetchResponse | None:
+        """Send a fetch to ``host:port``, and let ``steps`` take the answers to it and the following ones.
+
+        Raises:
+            TidelogError: As :meth:`fetch`.
+        """
+        response = await fetch_in_steps(self._connections, address, request, timeout_s, _VERSIONS, steps)
+        if response is not None:
+            _check(response)
         return response
 
     async def close(self) -> None:
         """Close all connections."""
         self._connections.close()
+
+
+def _check(response: FetchResponse) -> None:
+    if response.error is not None and response.error.code not in SESSION_ERRORS:
+        raise response.error

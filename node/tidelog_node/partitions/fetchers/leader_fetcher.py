@@ -10,6 +10,8 @@ the logs. The partitions form a fetch session: a request names only the partitio
 - While the node's limit is exceeded, the fetcher leaves out throttled partitions that are not in sync (KIP-73). A
   partition is in sync once its log has reached the leader's high watermark.
 - Unthrottled partitions whose log ends below the high watermark are read ahead for a while (:mod:`.catch_up`).
+- The most frequent polls, with few partitions and no error, have a short way that leaves the task out, if the transport
+  has one (:mod:`.short_steps`).
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
@@ -28,7 +30,9 @@ from tidelog_foundation.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.event_loop import Clock
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey, ReplicaTransport, SessionStep
 from tidelog_node.partitions.directories.folder_creation import create_folders
+from tidelog_node.partitions.fetchers import short_steps
 from tidelog_node.partitions.fetchers.catch_up import CatchUp
+from tidelog_node.partitions.fetchers.fetched_partitions import FetchedPartition, WantedRecords
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.throttles import ReplicationThrottle, ThrottledSides
 from tidelog_node.replication import FetchSpec
@@ -70,37 +74,6 @@ class FetcherSettings:
     timeout_ms: int = 30_000
 
 
-@dataclass(slots=True, eq=False)
-class _FetchedPartition:
-    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with consecutive errors.
-
-    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync`` is True if the log had reached
-    the leader's high watermark after the last answer.
-    """
-
-    partition: Partition
-    leader_epoch: LeaderEpoch
-    pause_until_ms: int = 0
-    backoff_ms: int = 0
-    failing_with: ErrorCode | None = None
-    is_in_sync: bool = False
-
-    @property
-    def is_limited(self) -> bool:
-        """True if the partition waits while the node's limit is exceeded."""
-        return self.partition.throttled.follower and not self.is_in_sync
-
-
-class _WantedRecords(NamedTuple):
-    """A partition's request as the leader's session stores it."""
-
-    fetched: _FetchedPartition
-    offset: int
-    max_bytes: int
-    last_fetched_epoch: LeaderEpoch
-    log_start_offset: int
-
-
 class LeaderFetcher:
     """The fetcher of one leader, in the task :meth:`run`. Call ``add`` and ``remove`` on the same event loop.
 
@@ -127,12 +100,12 @@ class LeaderFetcher:
         self._settings = settings
         self._clock = clock
         self._throttle = throttle
-        self._session: FetchSessionHandler[PartitionKey, _WantedRecords] = FetchSessionHandler()
-        self._partitions: dict[Partition, _FetchedPartition] = {}
-        self._deferred: dict[Partition, _FetchedPartition] = {}
-        self._idle: dict[Partition, _FetchedPartition] = {}
-        self._limited: dict[Partition, _FetchedPartition] = {}
-        self._turns: deque[_FetchedPartition] = deque()
+        self._session: FetchSessionHandler[PartitionKey, WantedRecords] = FetchSessionHandler()
+        self._partitions: dict[Partition, FetchedPartition] = {}
+        self._deferred: dict[Partition, FetchedPartition] = {}
+        self._idle: dict[Partition, FetchedPartition] = {}
+        self._limited: dict[Partition, FetchedPartition] = {}
+        self._turns: deque[FetchedPartition] = deque()
         self._next_turn_ms = 0
         self._added = asyncio.Event()
         self._waiting_poll: tuple[str, FetchRequest] | None = None
@@ -140,14 +113,16 @@ class LeaderFetcher:
         self._catch_up = CatchUp(self._read_ahead, self._take_back, settings.partition_max_bytes, cluster_id, clock)
         self._failures = 0
         self._session_errors = 0
+        self._steps = short_steps.steps_of(self, transport)
+        """The short way of the most frequent polls; None without one."""
 
     def add(self, partition: Partition, leader_epoch: LeaderEpoch, *, is_deferred: bool = False) -> None:
         """Fetch ``partition`` in ``leader_epoch``, from now or from the next :meth:`begin_deferred`."""
         self.remove(partition)
         if is_deferred:
-            self._deferred[partition] = _FetchedPartition(partition, leader_epoch)
+            self._deferred[partition] = FetchedPartition(partition, leader_epoch)
         else:
-            self._begin(_FetchedPartition(partition, leader_epoch))
+            self._begin(FetchedPartition(partition, leader_epoch))
 
     def begin_deferred(self) -> None:
         """Fetch the partitions that were deferred, all with one new poll."""
@@ -184,7 +159,7 @@ class LeaderFetcher:
                 logger.exception("Fetching from node %d failed with an unexpected error", self.leader_id)
                 await self._back_off(TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
 
-    def _begin(self, fetched: _FetchedPartition) -> None:
+    def _begin(self, fetched: FetchedPartition) -> None:
         self._partitions[fetched.partition] = fetched
         self._turns.append(fetched)
         self._ask_for(fetched)
@@ -211,7 +186,8 @@ class LeaderFetcher:
             self._session.take_failure()
             raise
         if response is None:
-            self._session.take_failure()
+            if asked.is_full:
+                self._session.take_failure()
             return
         if response.error is not None:
             self._take_session_error(response.error)
@@ -235,6 +211,9 @@ class LeaderFetcher:
     async def _call(self, address: str, request: FetchRequest) -> FetchResponse | None:
         """Return the leader's answer; once a partition is added, ask the leader to answer without further delay.
 
+        In a session, the short way may apply the answer, send the next request, and so on. The result is the answer
+        that it leaves to the caller, or None if it has applied all of them.
+
         Without a session, a new partition abandons a request that waits, and the result is None. A request that does
         not wait gets its answer soon. If each of many new partitions abandoned it, the others would receive nothing.
         """
@@ -245,7 +224,9 @@ class LeaderFetcher:
             return await self._call_unless_added(address, request, timeout_s)
         self._waiting_poll = (address, request)
         try:
-            return await self._transport.fetch(address, request, timeout_s)
+            if self._steps is None or self._idle or self._limited:
+                return await self._transport.fetch(address, request, timeout_s)
+            return await self._steps.fetch(address, request, timeout_s)
         finally:
             self._waiting_poll = None
             if self._ending_wait is not None:
@@ -269,8 +250,10 @@ class LeaderFetcher:
         """Wake the fetcher for an added partition and end the waiting poll, once."""
         self._added.set()
         if self._waiting_poll is not None:
-            address, request = self._waiting_poll
+            address, begun = self._waiting_poll
             self._waiting_poll = None
+            # The short way has continued the session since.
+            request = replace(begun, session=SessionStep(self._session.session_id, self._session.epoch))
             name = f"fetch-from-{self.leader_id}-added"
             self._ending_wait = asyncio.create_task(self._end_wait(address, request), name=name)
 
@@ -312,7 +295,7 @@ class LeaderFetcher:
                 self._ask_for(fetched)
                 left -= 1
 
-    def _ask_for(self, fetched: _FetchedPartition) -> None:
+    def _ask_for(self, fetched: FetchedPartition) -> None:
         """Put a partition into the next request, from its log's end, or leave it out while it has to wait."""
         partition = fetched.partition
         if partition in self._catch_up:
@@ -328,7 +311,7 @@ class LeaderFetcher:
             return
         self._idle.pop(partition, None)
         log = partition.log
-        wanted = _WantedRecords(fetched, log.log_end_offset, most, log.latest_epoch, log.log_start_offset)
+        wanted = WantedRecords(fetched, log.log_end_offset, most, log.latest_epoch, log.log_start_offset)
         self._session.want(_key(partition), wanted)
 
     def _pauses(self) -> list[int]:
@@ -336,7 +319,7 @@ class LeaderFetcher:
         now_ms, throttled_ms = self._clock.monotonic_ms(), min(self._throttle.wait_ms(), _THROTTLED_CHECK_MS)
         return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._idle.values()]
 
-    def _request(self, asked: SessionRequest[PartitionKey, _WantedRecords]) -> FetchRequest:
+    def _request(self, asked: SessionRequest[PartitionKey, WantedRecords]) -> FetchRequest:
         settings, is_full = self._settings, asked.is_full
         return FetchRequest(
             {key: _spec(wanted) for key, wanted in asked.wanted.items()},
@@ -369,17 +352,12 @@ class LeaderFetcher:
                     self._replicate(item, result)
                 else:
                     await self._take_failure(item, result)
-            except TidelogError as error:
-                self._pause(item.fetched, error)
-            except Exception as error:
-                # One bad partition never stops a fetcher.
-                text = "Fetching %s from node %d failed with an unexpected error"
-                logger.exception(text, item.fetched.partition, self.leader_id)
-                self._pause(item.fetched, TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            except Exception as error:  # noqa: BLE001 - it is logged
+                self._note_failure(item.fetched, error)
             if self._partitions.get(item.fetched.partition) is item.fetched:
                 self._ask_for(item.fetched)
 
-    async def _take_failure(self, item: _WantedRecords, result: FetchResult) -> None:
+    async def _take_failure(self, item: WantedRecords, result: FetchResult) -> None:
         fetched, partition = item.fetched, item.fetched.partition
         if result.error is not None:
             if result.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -388,7 +366,7 @@ class LeaderFetcher:
         assert result.diverging is not None, "the result is a failure"
         await partition.truncate_diverging(fetched.leader_epoch, item.offset, result.diverging)
 
-    def _replicate(self, item: _WantedRecords, result: FetchResult) -> None:
+    def _replicate(self, item: WantedRecords, result: FetchResult) -> None:
         fetched, partition = item.fetched, item.fetched.partition
         partition.replicate(
             fetched.leader_epoch, item.offset, result.records, result.high_watermark, result.log_start_offset
@@ -398,11 +376,16 @@ class LeaderFetcher:
         fetched.is_in_sync = partition.log.log_end_offset >= result.high_watermark
         if partition.throttled.follower and result.records:
             self._throttle.record(len(result.records))
-        if not fetched.is_in_sync and partition.log.log_end_offset > item.offset and self._may_read_ahead(fetched):
-            self._session.forget(_key(partition))
-            self._catch_up.add(partition, fetched.leader_epoch)
+        if not fetched.is_in_sync and partition.log.log_end_offset > item.offset:
+            self._read_ahead_of(fetched)
 
-    def _may_read_ahead(self, fetched: _FetchedPartition) -> bool:
+    def _read_ahead_of(self, fetched: FetchedPartition) -> None:
+        """Read a partition ahead that has advanced and is still behind, if its records are not limited."""
+        if self._may_read_ahead(fetched):
+            self._session.forget(_key(fetched.partition))
+            self._catch_up.add(fetched.partition, fetched.leader_epoch)
+
+    def _may_read_ahead(self, fetched: FetchedPartition) -> bool:
         if not self._catch_up.is_running:
             return False
         partition = fetched.partition
@@ -416,7 +399,16 @@ class LeaderFetcher:
         self._ask_for(self._partitions[partition])
         self._note_added()
 
-    def _pause(self, fetched: _FetchedPartition, error: TidelogError) -> None:
+    def _note_failure(self, fetched: FetchedPartition, error: Exception) -> None:
+        """Pause a partition after an error. One bad partition never stops a fetcher."""
+        if isinstance(error, TidelogError):
+            self._pause(fetched, error)
+            return
+        text = "Fetching %s from node %d failed with an unexpected error"
+        logger.error(text, fetched.partition, self.leader_id, exc_info=error)
+        self._pause(fetched, TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+
+    def _pause(self, fetched: FetchedPartition, error: TidelogError) -> None:
         """Pause a partition. Log a warning only for the first of several consecutive failures with the same error."""
         is_news = error.code not in REDIRECTED and error.code is not fetched.failing_with
         level = logging.WARNING if is_news else logging.DEBUG
@@ -432,7 +424,7 @@ def _key(partition: Partition) -> PartitionKey:
     return partition.topic_id, partition.index
 
 
-def _spec(wanted: _WantedRecords) -> FetchSpec:
+def _spec(wanted: WantedRecords) -> FetchSpec:
     return FetchSpec(
         wanted.fetched.partition.topic_id,
         wanted.offset,
