@@ -40,7 +40,7 @@ class Clusters:
             self.options.say(f"starting {peer.name}, {peer.size}")
             peer.start()
         for peer in self.peers:
-            acknowledge_first_record(peer.bootstrap_servers, "first", self.replicas)
+            acknowledge_first_record(peer.bootstrap_servers, "first", peer.size.brokers)
 
     def close(self) -> None:
         """End all clusters."""

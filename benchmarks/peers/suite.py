@@ -19,8 +19,8 @@ from benchmarks.peers.links import links
 from benchmarks.peers.maven import find_installation
 from benchmarks.peers.mirrors import mirrors
 from benchmarks.peers.open_transactions import open_transactions
-from benchmarks.peers.peer import SMALL, WHOLE, Peer, Size
-from benchmarks.peers.requests import requests
+from benchmarks.peers.peer import PAIR, SMALL, WHOLE, Peer, Size
+from benchmarks.peers.requests import requests, requests_to_a_machine
 from benchmarks.peers.scale import SCALE_PARTS
 from benchmarks.peers.tidelog_cluster import TidelogCluster
 from benchmarks.result import Result
@@ -62,9 +62,11 @@ _SMALL_PARTS: dict[str, Part] = {
 }
 _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
-_TLS, _LOGINS, _MIRRORS, _CONNECTORS = "tls", "logins", "mirrors", "connectors"
-"""The parts with clusters of their own: with SSL, with SASL_SSL, with mirrors between them, with connectors."""
-_USUAL_PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _TLS, _LOGINS, _MIRRORS, _CONNECTORS)
+_TLS, _LOGINS, _MIRRORS, _CONNECTORS, _MACHINE = "tls", "logins", "mirrors", "connectors", "requests-machine"
+"""The parts with clusters of their own: with SSL, with SASL_SSL, with mirrors between them, with connectors, and with
+two nodes of Tidelog next to one broker of Kafka."""
+_OWN_PARTS = (_TLS, _LOGINS, _MIRRORS, _CONNECTORS, _MACHINE)
+_USUAL_PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, *_OWN_PARTS)
 PARTS = (*_USUAL_PARTS, *SCALE_PARTS)
 _HELP = f"these alone: {', '.join(_USUAL_PARTS)}; or any of {', '.join(SCALE_PARTS)}, which take longer"
 
@@ -115,6 +117,10 @@ def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterat
                 if own.is_started:
                     clusters.start()
                 yield name, own.run(clusters)
+    if _MACHINE in parts:
+        with _clusters(options, SMALL, alone, our_size=PAIR) as clusters:
+            clusters.start()
+            yield _MACHINE, requests_to_a_machine(clusters)
     if _TLS in parts:
         yield _TLS, _secured(options, alone, WHOLE, tls.settings, tls.produce_and_consume)
     if _LOGINS in parts:
@@ -160,15 +166,16 @@ def _clusters(
     alone: str | None,
     ours: Mapping[str, object] | None = None,
     theirs: Mapping[str, object] | None = None,
+    our_size: Size | None = None,
 ) -> Iterator[Clusters]:
     """Yield the prepared clusters, and end them afterwards; after an error, print their output.
 
-    ``ours`` and ``theirs`` are settings of Tidelog and of Apache Kafka.
+    ``ours`` and ``theirs`` are settings of Tidelog and of Apache Kafka. ``our_size`` is Tidelog's if it differs.
     """
     with options.scratch() as folder:
         peers: list[Peer] = []
         if alone != _KAFKA:
-            peers.append(TidelogCluster(size, ours))
+            peers.append(TidelogCluster(our_size or size, ours))
         if alone != _TIDELOG:
             peers.append(ApacheKafka(find_installation(), size, folder, theirs))
         clusters = Clusters(peers, options)
