@@ -173,7 +173,7 @@ def test_an_answer_of_an_earlier_attempt_is_the_error_when_the_deadline_cuts_the
         lambda c, timeout_s: c.groups.Heartbeat(pb.HeartbeatRequest(group_id="g"), timeout=timeout_s),
         _errors,
         timeout_ms=1_000,
-        attempt_ms=5,
+        attempt_ms=500,
     )
     with pytest.raises(TidelogError, match="COORDINATOR_NOT_AVAILABLE"):
         run_sync(asked)
