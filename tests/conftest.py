@@ -27,7 +27,7 @@ sys.dont_write_bytecode = False
 # A script's background ignores SIGINT, and so would all that the tests start, some of them to interrupt it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes says how busy the machine is. All examples: --hypothesis-profile=thorough, as in make sim.
+# The time of an example depends on the load. All examples: --hypothesis-profile=thorough, as in make sim.
 settings.register_profile(
     "thorough", deadline=None, max_examples=DEFAULT_EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -175,11 +175,13 @@ cpdef append_as_leader(log, batch, int64_t leader_epoch, int64_t now_ms):
     end = _End.__new__(_End)
     if not end.find(log) or leader_epoch != end.latest_epoch:
         return None
-    if not is_unchanged(data, &header) or not _has_usual_records(data, &header, limits, now_ms, &max_timestamp):
-        return None
     base_offset = end.end_offset
     last_offset = base_offset + header.last_offset_delta
-    if max_timestamp != header.max_timestamp or end.must_roll(size, last_offset, max_timestamp, now_ms):
+    if end.must_roll(size, last_offset, header.max_timestamp, now_ms):
+        return None
+    if not is_unchanged(data, &header) or not _has_usual_records(data, &header, limits, now_ms, &max_timestamp):
+        return None
+    if max_timestamp != header.max_timestamp:
         return None
     if header.producer_id != NO_PRODUCER_ID:
         # A duplicate takes the way of the appender as well.

@@ -146,8 +146,6 @@ class PartitionLog(LogReader):
                 INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE; FENCED_LEADER_EPOCH if the log has records of a later
                 epoch; KAFKA_STORAGE_ERROR. The log is then unchanged.
         """
-        if guard == NO_GUARD and (short := short_append.append_as_leader(self, batch, leader_epoch, now_ms)):
-            return short
         if self._new_folder is not None:
             self.create_folder()
         info = self._appender.append_as_leader(batch, leader_epoch, now_ms, guard)

@@ -6,11 +6,10 @@ outcome is the same.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from tidelog_foundation.compiled import compiled
 from tidelog_node.log.append_rules import AppendInfo, CheckedBatch
 
 if TYPE_CHECKING:
@@ -22,20 +21,10 @@ def _never(log: PartitionLog, batches: Buffer | CheckedBatch, *arguments: int) -
     """Return None, having changed nothing."""
 
 
-def _compiled(name: str) -> Callable[..., AppendInfo | None]:
-    if os.environ.get("TIDELOG_PURE_PYTHON"):
-        return _never
-    try:
-        module = import_module("tidelog_node.log._fast_append")
-    except ImportError:
-        return _never
-    append: Callable[..., AppendInfo | None] = getattr(module, name)
-    return append
-
-
-append_as_leader: Final = _compiled("append_as_leader")
+_MODULE: Final = "tidelog_node.log._fast_append"
+append_as_leader: Final[Callable[..., AppendInfo | None]] = compiled(_MODULE, "append_as_leader", _never)
 """Append a batch as :meth:`PartitionLog.append_as_leader` does, without a guard, or return None."""
-append_as_follower: Final = _compiled("append_as_follower")
+append_as_follower: Final[Callable[..., AppendInfo | None]] = compiled(_MODULE, "append_as_follower", _never)
 """Append batches as :meth:`PartitionLog.append_as_follower` does, or return None."""
 IS_COMPILED: Final = append_as_leader is not _never
 """True if the compiled ways are in use."""

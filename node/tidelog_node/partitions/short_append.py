@@ -6,11 +6,10 @@ whose outcome is the same.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from tidelog_foundation.compiled import compiled
 from tidelog_node.log import AppendInfo, CheckedBatch
 
 if TYPE_CHECKING:
@@ -21,16 +20,5 @@ def _never(partition: Partition, batch: bytes | memoryview | CheckedBatch, needs
     """Return None, having changed nothing."""
 
 
-def _compiled() -> Callable[..., AppendInfo | None]:
-    if os.environ.get("TIDELOG_PURE_PYTHON"):
-        return _never
-    try:
-        module = import_module("tidelog_node.partitions._fast_append")
-    except ImportError:
-        return _never
-    append: Callable[..., AppendInfo | None] = module.append
-    return append
-
-
-append: Final = _compiled()
+append: Final[Callable[..., AppendInfo | None]] = compiled("tidelog_node.partitions._fast_append", "append", _never)
 """Append a batch as :meth:`Partition.append` does, without a guard, or return None."""

@@ -6,10 +6,10 @@ whose outcome is the same.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from tidelog_foundation.compiled import compiled
 
 if TYPE_CHECKING:
     from tidelog_foundation.ids import LeaderEpoch
@@ -29,16 +29,5 @@ def _never(
     return False
 
 
-def _compiled() -> Callable[..., bool]:
-    if os.environ.get("TIDELOG_PURE_PYTHON"):
-        return _never
-    try:
-        module = import_module("tidelog_node.partitions._fast_replicate")
-    except ImportError:
-        return _never
-    replicate: Callable[..., bool] = module.replicate
-    return replicate
-
-
-replicate: Final = _compiled()
+replicate: Final[Callable[..., bool]] = compiled("tidelog_node.partitions._fast_replicate", "replicate", _never)
 """Apply the answer to a fetch as :meth:`Partition.replicate` does, or return False."""

@@ -112,7 +112,7 @@ class Leader:
         request = decode_request(Reader(memoryview(frame), header.end + 1), VERSION)
         step = request.session
         assert step is not None, "the version has sessions"
-        # Which free connection a request takes, and thus its number, is of no concern.
+        # A request may take any free connection, so its number does not matter.
         numberless = frame[:4] + frame[8:]
         if step.ends_wait:
             self.ending_waits.put_nowait(numberless)

@@ -55,7 +55,7 @@ FETCH = {
 }
 FETCHES = st.fixed_dictionaries(
     {
-        # How far behind the log's end, and the difference from what a good follower sends.
+        # The distance to the log's end, and the differences from a good follower's request.
         "back": st.sampled_from((0, 0, 0, 0, 1, 2, -1)),
         "index": st.sampled_from((0, 0, 0, 0, 1, 5)),
         "epoch": st.sampled_from((0, 0, 0, 0, 0, 1)),

@@ -107,7 +107,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.polls: ShortPolls | None = None
         """The short way of followers' fetches, once there was one."""
         self.empty_poll: tuple[Any, tuple[bytes, int]] | None = None
-        """What the last fetches on the short way have in common: values, and a request without partitions."""
+        """The common values of the last fetches on the short way, and such a request without partitions."""
 
     @property
     def is_open(self) -> bool:

@@ -6,12 +6,11 @@ is the same.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Final
 
+from tidelog_foundation.compiled import compiled
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.kafka.client import calls
 from tidelog_node.kafka.client.connection import NO_ANSWER, PeerConnection, ShortPolls
@@ -66,15 +65,6 @@ def _empty_request(connection: PeerConnection, request: FetchRequest, version: i
     return empty
 
 
-def _compiled() -> Callable[[PeerConnection], ShortPolls] | None:
-    if os.environ.get("TIDELOG_PURE_PYTHON"):
-        return None
-    try:
-        module = import_module("tidelog_node.kafka.client._fast_polls")
-    except ImportError:
-        return None
-    constructor: Callable[[PeerConnection], ShortPolls] = module.Polls
-    return constructor
-
-
-_POLLS: Final = _compiled()
+_POLLS: Final[Callable[[PeerConnection], ShortPolls] | None] = compiled(
+    "tidelog_node.kafka.client._fast_polls", "Polls"
+)

@@ -6,11 +6,10 @@ same.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Final
 
+from tidelog_foundation.compiled import compiled
 from tidelog_node.kafka.apis.produce import ProduceApi
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.served import Api
@@ -22,15 +21,4 @@ def short_way_of(apis: Mapping[int, Api]) -> Callable[..., ShortWay] | None:
     return _SHORT_WAY if isinstance(apis.get(ApiKey.PRODUCE), ProduceApi) else None
 
 
-def _compiled() -> Callable[..., ShortWay] | None:
-    if os.environ.get("TIDELOG_PURE_PYTHON"):
-        return None
-    try:
-        module = import_module("tidelog_node.kafka.server._fast_single")
-    except ImportError:
-        return None
-    constructor: Callable[..., ShortWay] = module.SingleRequests
-    return constructor
-
-
-_SHORT_WAY: Final = _compiled()
+_SHORT_WAY: Final[Callable[..., ShortWay] | None] = compiled("tidelog_node.kafka.server._fast_single", "SingleRequests")

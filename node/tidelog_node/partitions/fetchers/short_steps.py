@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Coroutine
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from tidelog_foundation.compiled import compiled
 from tidelog_node.fetching import FetchRequest, FetchResponse, ReplicaTransport
 
 if TYPE_CHECKING:
@@ -43,15 +42,6 @@ def steps_of(fetcher: LeaderFetcher, transport: ReplicaTransport) -> Steps | Non
     return None if _STEPS is None or not isinstance(transport, SteppingTransport) else _STEPS(fetcher, transport)
 
 
-def _compiled() -> Callable[[LeaderFetcher, SteppingTransport], Steps] | None:
-    if os.environ.get("TIDELOG_PURE_PYTHON"):
-        return None
-    try:
-        module = import_module("tidelog_node.partitions.fetchers._fast_steps")
-    except ImportError:
-        return None
-    constructor: Callable[[LeaderFetcher, SteppingTransport], Steps] = module.FetchSteps
-    return constructor
-
-
-_STEPS: Final = _compiled()
+_STEPS: Final[Callable[[LeaderFetcher, SteppingTransport], Steps] | None] = compiled(
+    "tidelog_node.partitions.fetchers._fast_steps", "FetchSteps"
+)
