@@ -2,6 +2,8 @@
 
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from tidelog_foundation._big_endian cimport read16, read32, read64
+
 cdef enum:
     HEADER_SIZE = 61
     LOG_OVERHEAD = 12
@@ -26,32 +28,20 @@ cdef struct Header:
     int32_t record_count
 
 
-cdef inline uint16_t _read16(const uint8_t* place) noexcept nogil:
-    return <uint16_t>(<uint16_t>place[0] << 8 | place[1])
-
-
-cdef inline uint32_t _read32(const uint8_t* place) noexcept nogil:
-    return <uint32_t>place[0] << 24 | <uint32_t>place[1] << 16 | <uint32_t>place[2] << 8 | place[3]
-
-
-cdef inline uint64_t _read64(const uint8_t* place) noexcept nogil:
-    return <uint64_t>_read32(place) << 32 | _read32(place + 4)
-
-
 cdef inline bint read_header(const uint8_t* place, Header* header) noexcept nogil:
     """Read a header that is fully in the buffer; return False for one that the pure twin rejects."""
-    header.base_offset = <int64_t>_read64(place)
-    header.batch_length = <int32_t>_read32(place + 8)
-    header.partition_leader_epoch = <int32_t>_read32(place + 12)
-    header.crc = _read32(place + 17)
-    header.attributes = <int16_t>_read16(place + 21)
-    header.last_offset_delta = <int32_t>_read32(place + 23)
-    header.base_timestamp = <int64_t>_read64(place + 27)
-    header.max_timestamp = <int64_t>_read64(place + 35)
-    header.producer_id = <int64_t>_read64(place + 43)
-    header.producer_epoch = <int16_t>_read16(place + 51)
-    header.base_sequence = <int32_t>_read32(place + 53)
-    header.record_count = <int32_t>_read32(place + 57)
+    header.base_offset = <int64_t>read64(place)
+    header.batch_length = <int32_t>read32(place + 8)
+    header.partition_leader_epoch = <int32_t>read32(place + 12)
+    header.crc = read32(place + 17)
+    header.attributes = <int16_t>read16(place + 21)
+    header.last_offset_delta = <int32_t>read32(place + 23)
+    header.base_timestamp = <int64_t>read64(place + 27)
+    header.max_timestamp = <int64_t>read64(place + 35)
+    header.producer_id = <int64_t>read64(place + 43)
+    header.producer_epoch = <int16_t>read16(place + 51)
+    header.base_sequence = <int32_t>read32(place + 53)
+    header.record_count = <int32_t>read32(place + 57)
     return (
         place[16] == 2
         and header.batch_length >= HEADER_SIZE - LOG_OVERHEAD

@@ -12,6 +12,7 @@ each record.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from tidelog_foundation._big_endian cimport put32, put64
 from tidelog_foundation.records._fast_scan cimport is_unchanged
 from tidelog_foundation.records._fast_walk cimport Block, Walk
 from tidelog_foundation.records._header cimport CONTROL_MASK, HEADER_SIZE, Header, batch_size, next_offset, read_header
@@ -48,15 +49,6 @@ cdef object _NO_APPEND_TIME = NO_APPEND_TIME
 cdef int64_t _MAX_RELATIVE = MAX_RELATIVE_OFFSET
 cdef Py_ssize_t _OFFSET_ENTRY = OFFSET_ENTRY_SIZE
 cdef Py_ssize_t _TIME_ENTRY = TIME_ENTRY_SIZE
-
-
-cdef inline void _put32(uint8_t* place, uint32_t number) noexcept nogil:
-    place[0], place[1], place[2], place[3] = number >> 24, number >> 16 & 0xFF, number >> 8 & 0xFF, number & 0xFF
-
-
-cdef inline void _put64(uint8_t* place, uint64_t number) noexcept nogil:
-    _put32(place, <uint32_t>(number >> 32))
-    _put32(place + 4, <uint32_t>number)
 
 
 cdef class _End:
@@ -188,11 +180,11 @@ cpdef append_as_leader(log, batch, int64_t leader_epoch, int64_t now_ms):
         state = log._producers.snapshots.state
         if state.check(parse_header(batch)) is not None:
             return None
-    _put64(data, base_offset)
-    _put32(data + EPOCH_POSITION, <uint32_t>leader_epoch)
+    put64(data, base_offset)
+    put32(data + EPOCH_POSITION, <uint32_t>leader_epoch)
     if not end.write(data, size):
-        _put64(data, 0)
-        _put32(data + EPOCH_POSITION, <uint32_t>header.partition_leader_epoch)
+        put64(data, 0)
+        put32(data + EPOCH_POSITION, <uint32_t>header.partition_leader_epoch)
         return None
     end.add(last_offset, max_timestamp, end.position, size)
     end.grow(size, last_offset + 1, (base_offset, end.position))

@@ -15,7 +15,6 @@ from log_batches import produced_batch
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchBuilder, assign_offsets
 from tidelog_node.log import LogConfig, PartitionLog, short_append
-from tidelog_node.log._fast_append import append_as_follower, append_as_leader
 
 pytestmark = pytest.mark.skipif(not short_append.IS_COMPILED, reason="the short ways are not compiled")
 
@@ -155,11 +154,11 @@ def test_plain_batches_take_the_short_way(producer, tmp_path) -> None:
     log = PartitionLog.open(tmp_path / "t-0", LogConfig())
     log.append_as_leader(produced_batch(b"first", timestamp_ms=NOW_MS), 4, NOW_MS)
     batch = memoryview(bytearray(produced_batch(b"a", b"b", timestamp_ms=NOW_MS, producer=producer)))
-    info = append_as_leader(log, batch, 4, NOW_MS)
+    info = short_append.append_as_leader(log, batch, 4, NOW_MS)
     assert (info.first_offset, info.last_offset, info.size_in_bytes, info.last_leader_epoch) == (1, 2, len(batch), 4)
     copies = bytearray(produced_batch(b"c", timestamp_ms=NOW_MS, producer=(*producer[:2], max(-1, producer[2] + 2))))
     assign_offsets(copies, 3, 4)
-    assert append_as_follower(log, bytes(copies), NOW_MS).last_offset == log.log_end_offset - 1 == 3
+    assert short_append.append_as_follower(log, bytes(copies), NOW_MS).last_offset == log.log_end_offset - 1 == 3
     log.close()
 
 
@@ -170,7 +169,7 @@ def test_failed_write_leaves_the_batch_as_the_producer_sent_it(tmp_path) -> None
     data = produced_batch(b"a", timestamp_ms=NOW_MS)
     batch = memoryview(bytearray(data))
     log._local.segments.active._batches._handle = 1_000_000
-    assert append_as_leader(log, batch, 4, NOW_MS) is None
+    assert short_append.append_as_leader(log, batch, 4, NOW_MS) is None
     assert (bytes(batch), log.log_end_offset) == (data, 1)
     log._local.segments.active._batches._handle = handle
     log.close()

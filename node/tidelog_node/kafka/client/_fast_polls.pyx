@@ -13,6 +13,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from tidelog_foundation._big_endian cimport int32, int64, put32, put64
 from tidelog_node.partitions.fetchers._fast_steps cimport (
     MOST_PARTITIONS,
     Answer,
@@ -44,23 +45,6 @@ cdef int32_t _FIRST_ID = FIRST_CORRELATION_ID
 cdef int32_t _LAST_ID = LAST_CORRELATION_ID
 
 
-cdef inline int32_t _int32(const uint8_t* data) noexcept nogil:
-    return <int32_t>(<uint32_t>data[0] << 24 | <uint32_t>data[1] << 16 | <uint32_t>data[2] << 8 | data[3])
-
-
-cdef inline int64_t _int64(const uint8_t* data) noexcept nogil:
-    return <int64_t>(<uint64_t><uint32_t>_int32(data) << 32 | <uint32_t>_int32(data + 4))
-
-
-cdef inline void _put32(uint8_t* target, uint32_t number) noexcept nogil:
-    target[0], target[1], target[2], target[3] = number >> 24, number >> 16 & 0xFF, number >> 8 & 0xFF, number & 0xFF
-
-
-cdef inline void _put64(uint8_t* target, uint64_t number) noexcept nogil:
-    _put32(target, <uint32_t>(number >> 32))
-    _put32(target + 4, <uint32_t>number)
-
-
 cdef bint _read(const uint8_t* data, Py_ssize_t begin, Py_ssize_t end, int32_t correlation_id, Answer* answer) noexcept nogil:
     """Read the answer in the bytes; False if it has an error, another form or id, or is invalid."""
     cdef Py_ssize_t position = begin + HEAD_BYTES
@@ -68,13 +52,13 @@ cdef bint _read(const uint8_t* data, Py_ssize_t begin, Py_ssize_t end, int32_t c
     cdef const uint8_t* topic_id
     answer.count = 0
     # No answer is shorter than one without topics.
-    if end - begin < HEAD_BYTES + 1 or _int32(data + begin) != correlation_id:
+    if end - begin < HEAD_BYTES + 1 or int32(data + begin) != correlation_id:
         return False
     data += begin
     # A throttle time is of no concern to a follower.
     if data[4] or data[9] or data[10]:
         return False
-    answer.session_id = _int32(data + 11)
+    answer.session_id = int32(data + 11)
     topics = <int>data[15] - 1
     data -= begin
     for topic in range(topics):
@@ -119,9 +103,9 @@ cdef Py_ssize_t _read_partition(
     data += position
     if data[4] or data[5] or data[30] > 1:
         return -1
-    answered.index = _int32(data)
-    answered.high_watermark = _int64(data + 6)
-    answered.log_start_offset = _int64(data + 22)
+    answered.index = int32(data)
+    answered.high_watermark = int64(data + 6)
+    answered.log_start_offset = int64(data + 22)
     data -= position
     position += PARTITION_BYTES
     while True:
@@ -158,10 +142,10 @@ cdef bytes _request(bytes empty, Py_ssize_t body, int32_t correlation_id, const 
     request = PyBytes_FromStringAndSize(NULL, size)
     begin = <uint8_t*>PyBytes_AS_STRING(request)
     memcpy(begin, like, head)
-    _put32(begin, <uint32_t>(size - LENGTH_BYTES))
-    _put32(begin + CORRELATION_POSITION, <uint32_t>correlation_id)
-    _put32(begin + body + SESSION_POSITION, <uint32_t>asked.session_id)
-    _put32(begin + body + SESSION_POSITION + 4, <uint32_t>asked.epoch)
+    put32(begin, <uint32_t>(size - LENGTH_BYTES))
+    put32(begin + CORRELATION_POSITION, <uint32_t>correlation_id)
+    put32(begin + body + SESSION_POSITION, <uint32_t>asked.session_id)
+    put32(begin + body + SESSION_POSITION + 4, <uint32_t>asked.epoch)
     target = begin + head
     target[0] = <uint8_t>(topics + 1)
     target += 1
@@ -193,12 +177,12 @@ cdef bint _is_first(const Asked* asked, int number) noexcept nogil:
 
 
 cdef uint8_t* _put_partition(uint8_t* target, const AskedPartition* asked) noexcept nogil:
-    _put32(target, <uint32_t>asked.index)
-    _put32(target + 4, <uint32_t>asked.leader_epoch)
-    _put64(target + 8, <uint64_t>asked.offset)
-    _put32(target + 16, <uint32_t>asked.last_fetched_epoch)
-    _put64(target + 20, <uint64_t>asked.log_start_offset)
-    _put32(target + 28, <uint32_t>asked.max_bytes)
+    put32(target, <uint32_t>asked.index)
+    put32(target + 4, <uint32_t>asked.leader_epoch)
+    put64(target + 8, <uint64_t>asked.offset)
+    put32(target + 16, <uint32_t>asked.last_fetched_epoch)
+    put64(target + 20, <uint64_t>asked.log_start_offset)
+    put32(target + 28, <uint32_t>asked.max_bytes)
     target[32] = 0
     return target + ASKED_BYTES
 
@@ -234,7 +218,7 @@ cdef class Polls:
         if self._future is None or filled < LENGTH_BYTES:
             return False
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-        is_whole = _int32(<const uint8_t*>view.buf) == filled - LENGTH_BYTES
+        is_whole = int32(<const uint8_t*>view.buf) == filled - LENGTH_BYTES
         PyBuffer_Release(&view)
         return is_whole and self._serves(buffer, LENGTH_BYTES, filled)
 

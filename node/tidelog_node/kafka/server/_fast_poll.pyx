@@ -16,8 +16,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from tidelog_node.kafka.server._fast_callers cimport KnownCallers
-from tidelog_node.kafka.server._fast_wire cimport Answered, int16, int32, int64, put16, put32, put64
+from tidelog_foundation._big_endian cimport int16, int32, int64, put16, put32, put64
+from tidelog_foundation.records._bytes cimport put_varint, varint_size
+from tidelog_node.kafka.server._fast_parts cimport Answered, AnswerCounts, KnownCallers, LastingTimer
 from tidelog_node.partitions._fast_append cimport advance
 
 from tidelog_foundation.requests.acls import AclOperation
@@ -123,12 +124,13 @@ cdef class FollowerPolls:
     def __cinit__(self, connection, served, transport, outbox, KnownCallers callers):
         self.connection = connection
         self.transport = transport
-        self.outbox = outbox
         self.loop = connection.loop
         self.node = served.node
         self.context = served.node.context
         self.times = served.times.of[_FETCH]
         self.callers = callers
+        self.counts = AnswerCounts.__new__(AnswerCounts, connection, outbox, self.times, _FETCH)
+        self.timer = LastingTimer.__new__(LastingTimer, self.loop, self._time_out)
 
     cdef Py_ssize_t serve(self, const uint8_t* data, Py_ssize_t received, int64_t received_ns) except -1:
         """Serve the request that the bytes begin with, and return its size; 0 if it must take the way of all others.
@@ -154,10 +156,7 @@ cdef class FollowerPolls:
 
     cdef int close(self) except -1:
         """Stop the timer, when the connection is lost."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        return 0
+        return self.timer.stop()
 
     cdef int send(self, response) except -1:
         """Send a response: bytes, or a list of chunks."""
@@ -167,41 +166,12 @@ cdef class FollowerPolls:
             self.transport.write(response)
         return 0
 
-    cdef int count(self, Answered* each, int64_t received_ns, int64_t local_ns) except -1:
-        """Count a request, whose response was given to the transport."""
-        cdef int64_t now_ns = perf_counter_ns()
-        times = self.times
-        if self.outbox.is_paused or now_ns - received_ns >= times.slow.threshold_ns:
-            self.connection.note_answered(
-                _FETCH, each.correlation_id, each.size, received_ns, each.begun_ns, local_ns, each.answered_ns, now_ns
-            )
-        elif times.is_next_counted():
-            times.count(
-                each.begun_ns - received_ns,
-                local_ns,
-                max(0, each.answered_ns - each.begun_ns - local_ns),
-                now_ns - each.answered_ns,
-                now_ns - received_ns,
-            )
-        return 0
-
-    cdef int watch(self, double deadline) except -1:
-        """Have the timer fire at the deadline or before. An answered poll leaves it running for the next one."""
-        if self.timer is not None:
-            if self.fires_at <= deadline:
-                return 0
-            self.timer.cancel()
-        self.fires_at = deadline
-        self.timer = self.loop.call_at(deadline, self._time_out)
-        return 0
-
     def _time_out(self):
         cdef HeldPoll held = self.held
-        self.timer = None
         if held is None:
             return
         if self.loop.time() < held.deadline:
-            self.watch(held.deadline)
+            self.timer.watch(held.deadline)
         else:
             held.hand_over(True)
 
@@ -327,7 +297,7 @@ cdef class HeldPoll:
         self._wake_up = self._look_again
         self._found = self._result()
         polls.held = self
-        polls.watch(self.deadline)
+        polls.timer.watch(self.deadline)
         polls.connection.hold(self)
         session.sleep(self._turn, self._wake_up)
         return 0
@@ -366,7 +336,7 @@ cdef class HeldPoll:
         answered.answered_ns = perf_counter_ns()
         answered.size = _body_size(size)
         polls.send(response)
-        polls.count(&answered, self._received_ns, answered.answered_ns - self._begun_ns)
+        polls.counts.add(&answered, self._received_ns, answered.answered_ns - self._begun_ns, perf_counter_ns())
         return 0
 
     def _look_again(self):
@@ -401,7 +371,7 @@ cdef class HeldPoll:
             answered.answered_ns, answered.size = self.answered_ns, _body_size(len(self._read))
             response = self._response(True)
             polls.send(response)
-            polls.count(&answered, self._received_ns, self.local_ns)
+            polls.counts.add(&answered, self._received_ns, self.local_ns, perf_counter_ns())
         else:
             polls.connection.answer_held(self, self._response(False))
 
@@ -495,7 +465,7 @@ cdef class HeldPoll:
         target = put64(target, <uint64_t>log_start)
         # No aborted transactions, no preferred replica.
         target[0] = 0
-        target = _put_varint(put32(target + 1, 0xFFFFFFFF), <uint64_t>size + 1)
+        target = put_varint(put32(target + 1, 0xFFFFFFFF), <uint64_t>size + 1)
         entry.tell(high_watermark, log_start)
         partition.traffic.replicated_out += size
         # The follower has not reached the log's end, so that its next poll reads on.
@@ -513,20 +483,6 @@ cdef class HeldPoll:
         return joined
 
 
-cdef inline uint8_t* _put_varint(uint8_t* target, uint64_t number) noexcept nogil:
-    while number >= 0x80:
-        target[0] = <uint8_t>(number | 0x80)
-        target += 1
-        number >>= 7
-    target[0] = <uint8_t>number
-    return target + 1
-
-
 cdef inline Py_ssize_t _body_size(Py_ssize_t size) noexcept nogil:
     """Return the size of a response's body with records of that size."""
-    cdef Py_ssize_t varint = 1
-    cdef uint64_t number = <uint64_t>size + 1
-    while number >= 0x80:
-        number >>= 7
-        varint += 1
-    return HEAD_BYTES + varint + size + TAGS
+    return HEAD_BYTES + varint_size(<uint64_t>size + 1) + size + TAGS

@@ -18,9 +18,9 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from tidelog_node.kafka.server._fast_callers cimport KnownCallers
+from tidelog_foundation._big_endian cimport int16, int32, put16, put32, put64
+from tidelog_node.kafka.server._fast_parts cimport Answered, AnswerCounts, KnownCallers, LastingTimer
 from tidelog_node.kafka.server._fast_poll cimport FollowerPolls
-from tidelog_node.kafka.server._fast_wire cimport Answered, int16, int32, put16, put32, put64
 
 from tidelog_foundation.authorization import WRITE_TOPIC
 from tidelog_foundation.logs.request_id import begin_request, end_request
@@ -243,10 +243,8 @@ cdef class SingleRequests:
     cdef set _waiting
     # The result of the last append, and its error.
     cdef object _info, _error
-    cdef object _timer
-    # The time, in the loop's seconds, at which the timer fires. A request that is answered leaves it running, because
-    # the next one needs it again.
-    cdef double _fires_at
+    cdef AnswerCounts _counts
+    cdef LastingTimer _timer
 
     def __init__(self, connection, served, transport, outbox, callers, session):
         self._connection = connection
@@ -265,6 +263,8 @@ cdef class SingleRequests:
         self._loop = connection.loop
         self._pipeline = connection.pipeline
         self._waiting = set()
+        self._counts = AnswerCounts.__new__(AnswerCounts, connection, outbox, self._times, _PRODUCE)
+        self._timer = LastingTimer.__new__(LastingTimer, self._loop, self._time_out)
 
     def serve(self, Py_ssize_t received, int64_t received_ns):
         """Serve the first requests of the connection's buffer, and return the size of those that are done.
@@ -324,7 +324,7 @@ cdef class SingleRequests:
                     held.complete()
                 elif self._error is None:
                     self._waiting.add(held)
-                    self._watch(held.deadline)
+                    self._timer.watch(held.deadline)
                     held.wait()
                 else:
                     held.answer_error(self._error)
@@ -336,9 +336,7 @@ cdef class SingleRequests:
 
     def close(self):
         """Stop the timers, when the connection is lost."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
         if self._polls is not None:
             self._polls.close()
 
@@ -390,44 +388,17 @@ cdef class SingleRequests:
         now_ns = perf_counter_ns()
         for index in range(found):
             each = &answered[index]
-            self._count(each, received_ns, each.answered_ns - each.begun_ns, now_ns)
+            self._counts.add(each, received_ns, each.answered_ns - each.begun_ns, now_ns)
         return 0
-
-    cdef int _count(self, Answered* each, int64_t received_ns, int64_t local_ns, int64_t now_ns) except -1:
-        """Count a request, whose response was given to the transport."""
-        times = self._times
-        if self._outbox.is_paused or now_ns - received_ns >= times.slow.threshold_ns:
-            self._connection.note_answered(
-                _PRODUCE, each.correlation_id, each.size, received_ns, each.begun_ns, local_ns, each.answered_ns, now_ns
-            )
-        elif times.is_next_counted():
-            times.count(
-                each.begun_ns - received_ns,
-                local_ns,
-                max(0, each.answered_ns - each.begun_ns - local_ns),
-                now_ns - each.answered_ns,
-                now_ns - received_ns,
-            )
-        return 0
-
-    cdef int _watch(self, double deadline) except -1:
-        """Have the timer fire at the deadline or before."""
-        if self._timer is not None:
-            if self._fires_at <= deadline:
-                return 0
-            self._timer.cancel()
-        self._fires_at = deadline
-        self._timer = self._loop.call_at(deadline, self._time_out)
 
     def _time_out(self):
         cdef HeldProduce held
         cdef double now = self._loop.time()
-        self._timer = None
         for held in list(self._waiting):
             if held.deadline <= now:
                 held.time_out()
             else:
-                self._watch(held.deadline)
+                self._timer.watch(held.deadline)
 
 
 @cython.final
@@ -560,7 +531,7 @@ cdef class HeldProduce:
             answered.size = PyBytes_GET_SIZE(response) - _head_size(&self._single)
             answered.begun_ns, answered.answered_ns = self._begun_ns, self.answered_ns
             way._transport.write(response)
-            way._count(&answered, self._received_ns, self.local_ns, perf_counter_ns())
+            way._counts.add(&answered, self._received_ns, self.local_ns, perf_counter_ns())
         else:
             way._connection.answer_held(self, [response[_head_size(&self._single):]])
         return 0

@@ -279,9 +279,14 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(exchange, answer)
             self._schedule()
 
-    def settle(self, exchange: Exchange, work: Pending[Body | None]) -> None:
-        """Send the response of settled work to a held request when it is its turn."""
-        self._settled(cast(BegunRequest, exchange), work)
+    def settle(self, exchange: BegunRequest, work: Pending[Body | None]) -> None:
+        """Send the response of settled work when it is its turn."""
+        self._take_outcome(exchange, work, work.error, is_cancelled=work.is_cancelled)
+        if len(self.pipeline) > 1 or self._is_blocked or self._is_draining:
+            self._schedule()
+        elif not self._is_closed:
+            # No response to join it with and no request can begin now, so the answer is sent in the same step.
+            self._flush()
 
     def note_answered(
         self,
@@ -447,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(exchange, answer)
         elif isinstance(answer, Pending):
             exchange.work = answer
-            answer.then(partial(self._settled, exchange))
+            answer.then(partial(self.settle, exchange))
         else:
             assert isinstance(answer, Awaitable), type(answer)
             self._await(exchange, answer)
@@ -474,14 +479,6 @@ class Connection(asyncio.BufferedProtocol):
             work = asyncio.ensure_future(answer)
         exchange.work = work
         work.add_done_callback(partial(self._answered, exchange))
-
-    def _settled(self, exchange: BegunRequest, work: Pending[Body | None]) -> None:
-        self._take_outcome(exchange, work, work.error, is_cancelled=work.is_cancelled)
-        if len(self.pipeline) > 1 or self._is_blocked or self._is_draining:
-            self._schedule()
-        elif not self._is_closed:
-            # No response to join it with and no request can begin now, so the answer is sent in the same step.
-            self._flush()
 
     def _answered(self, exchange: BegunRequest, work: asyncio.Future[Body | None]) -> None:
         is_cancelled = work.cancelled()
