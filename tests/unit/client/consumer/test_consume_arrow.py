@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,11 +92,20 @@ def test_an_event_is_raised_once_the_rows_before_it_were_returned(cluster: FakeC
         assert consumer.consume_arrow(2, 10)["offset"].to_pylist() == [28, 29]
 
 
+def waits(thread: threading.Thread) -> bool:
+    """Return whether a thread waits for something."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code.co_name == "wait"
+
+
 def test_close_ends_the_wait_in_another_thread(cluster: FakeCluster) -> None:
     consumer = make(cluster)
     consumer.assign([TopicPartition("a", 0, 30)])
     thread = threading.Thread(target=consumer.consume_arrow)
     thread.start()
+    deadline = time.monotonic() + 10
+    while not waits(thread) and time.monotonic() < deadline:
+        time.sleep(0.001)
     consumer.close()
     thread.join(10)
     assert not thread.is_alive()
