@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.coordination.rocks_view import RocksView, ViewFailedError
+from tidelog_node.coordination.rocks_view import RocksView
 from tidelog_node.coordination.view_layout import (
     FORMAT_KEY,
     ShardName,
