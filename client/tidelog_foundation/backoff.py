@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tidelog_foundation.dataclass import dataclass
 
 JITTER = 0.2
 """The jitter's share of each wait, so that clients do not all return at once."""

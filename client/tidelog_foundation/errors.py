@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import enum
 import functools
-from dataclasses import dataclass
 from typing import Any, Final, Self
+
+from tidelog_foundation.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

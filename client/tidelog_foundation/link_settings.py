@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.config.endpoints import parse_addresses
 from tidelog_foundation.config.settings import config_keys, describe, int_setting, parse_config, setting, setting_of
 from tidelog_foundation.config.validators import at_least, one_of
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, JaasEntry, parse_jaas
 from tidelog_foundation.sasl.scram_credentials import MECHANISMS

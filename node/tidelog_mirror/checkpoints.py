@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_mirror.internal_records import Checkpoint
 from tidelog_mirror.offset_syncs import OffsetSyncStore
 

@@ -6,10 +6,10 @@ Requests that fail in a way that passes are repeated by the callers' loops, not 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
 from tidelog_foundation.link_settings import LinkConfig

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
+
+from tidelog_foundation.dataclass import dataclass
 
 _VERSION: Final = 0
 _CONNECTOR: Final = "MirrorSourceConnector"

@@ -14,9 +14,9 @@ The rules are those of Kafka's OffsetSyncWriter and OffsetSyncStore (KIP-382, KA
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_mirror.internal_records import OffsetSync
 
 SLOTS: Final = 64

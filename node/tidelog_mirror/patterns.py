@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from tidelog_foundation.dataclass import dataclass
 
 
 def check_patterns(patterns: Sequence[str]) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from tidelog_foundation.config.settings import config_keys, int_setting, parse_config, setting, setting_of
 from tidelog_foundation.config.validators import at_least, between, one_of
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.link_settings import LinkConfig, parse_link_settings
 from tidelog_foundation.logs.settings import LoggingSettings

@@ -7,10 +7,10 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.process import ungrouped
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_mirror.batches import source_batches

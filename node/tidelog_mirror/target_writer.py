@@ -11,9 +11,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records.header import Buffer
 from tidelog_mirror.batches import Producer, SourceBatch, following_sequence, stamped

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_mirror.patterns import NameFilter
 from tidelog_mirror.policy import ReplicationPolicy
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.requests.acls import (
     WILDCARD,
     WILDCARD_PRINCIPAL,

@@ -10,10 +10,10 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.authorization.authorizer import Action, RequestOrigin
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.requests.acls import AclOperation
 

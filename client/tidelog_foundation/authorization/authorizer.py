@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import AclId
 from tidelog_foundation.requests.acls import (
     AclBinding,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.authorization.authorizer import Authorizer
 from tidelog_foundation.authorization.standard import StandardRules
 from tidelog_foundation.authorization.standard_authorizer import STANDARD_AUTHORIZER, StandardAuthorizer
 from tidelog_foundation.config.settings import setting
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security import Principal
 

@@ -11,7 +11,6 @@ import dataclasses
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +20,7 @@ from tidelog_foundation.config.topic import (
     TopicConfig,
 )
 from tidelog_foundation.config.validators import address_limits, all_or_none, any_of, at_least, between, one_of
+from tidelog_foundation.dataclass import dataclass
 
 _INT32_MAX = 2**31 - 1
 _MINUTE_MS = 60_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.settings import config_key, dynamic_int_setting, dynamic_setting, parse_config
 from tidelog_foundation.config.validators import between
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 
 DEFAULT_INTERVAL_MS: Final = 300_000

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.settings import config_keys, int_setting, parse_config, setting
 from tidelog_foundation.config.validators import at_least, between
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.ssl_settings import is_listener_key, split_listener_key
 

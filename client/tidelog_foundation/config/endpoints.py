@@ -6,8 +6,8 @@ import dataclasses
 import ipaddress
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 
 GRPC = "GRPC"

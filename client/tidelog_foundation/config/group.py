@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from tidelog_foundation.config.settings import (
@@ -15,6 +14,7 @@ from tidelog_foundation.config.settings import (
     unknown_key,
 )
 from tidelog_foundation.config.validators import at_least
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 
 COORDINATOR_PREFIX = "group."

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_foundation.config.endpoints import parse_address
 from tidelog_foundation.config.settings import setting
+from tidelog_foundation.dataclass import dataclass
 
 
 # Not slotted: the settings of nodes and of controllers inherit it beside a class with slots.

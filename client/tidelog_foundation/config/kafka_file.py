@@ -12,7 +12,6 @@ warn. A setting whose absence would change who may do what, or what is stored, r
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from tidelog_foundation.config.apache_kafka import WITHOUT_MEANING
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
@@ -27,6 +26,7 @@ from tidelog_foundation.config.endpoints import (
     parse_listeners,
     parse_protocol_map,
 )
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 
 BROKER = "broker"

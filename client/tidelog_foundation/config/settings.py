@@ -12,10 +12,10 @@ import functools
 import math
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidelog_foundation.config.validators import Validator
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 
 T = TypeVar("T")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_foundation.config.settings import dynamic_int_setting, dynamic_setting
 from tidelog_foundation.config.validators import any_of, at_least, between, each_of, one_of, throttled_replicas
+from tidelog_foundation.dataclass import dataclass
 
 CLEANUP_DELETE = "delete"
 CLEANUP_COMPACT = "compact"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import gssapi
 from gssapi.raw.misc import GSSError
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.kerberos.local_names import LocalNames
 from tidelog_foundation.sasl.gssapi import GssapiLogin, GssapiMechanism, GssError, SecurityContext

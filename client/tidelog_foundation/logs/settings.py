@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.settings import config_keys, int_setting, parse_config, setting
 from tidelog_foundation.config.validators import at_least, one_of
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.logs.levels import LEVELS, ROOT
 from tidelog_foundation.logs.lines import JsonLines, LogLines
 

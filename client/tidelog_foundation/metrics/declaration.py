@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.metrics.histogram import Buckets, Histogram, Snapshot
 
 Labels: TypeAlias = tuple[str, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from tidelog_foundation.dataclass import dataclass
 
 Buckets: TypeAlias = tuple[float, ...]
 """The upper bounds of a histogram's buckets, in ascending order, without infinity."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog_foundation.dataclass import dataclass
 
 _TEXT: Final = "text/plain; charset=utf-8"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from tidelog_foundation.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.endpoints import NamedListener, parse_monitoring_listeners
 from tidelog_foundation.config.settings import setting
+from tidelog_foundation.dataclass import dataclass
 
 _DEBUG: Final = "/debug/tasks and /debug/profile?seconds="
 

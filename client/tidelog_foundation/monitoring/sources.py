@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.metrics import Family, Source
 from tidelog_foundation.monitoring.loop_access import LoopAccess
 

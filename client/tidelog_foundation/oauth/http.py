@@ -6,11 +6,12 @@ import http.client
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import SplitResult, urlencode, urlsplit
 from urllib.request import url2pathname
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.limited_files import read_file
 

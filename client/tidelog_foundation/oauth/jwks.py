@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tidelog_foundation.dataclass import dataclass
 
 MAX_DOCUMENT_BYTES: Final = 1_048_576
 MAX_KEYS: Final = 1_000

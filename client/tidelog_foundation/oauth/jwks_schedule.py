@@ -10,8 +10,9 @@ Rules, after Kafka's RefreshingHttpsJwks:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog_foundation.dataclass import dataclass
 
 _MAX_DOUBLINGS: Final = 30
 

@@ -12,11 +12,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.oauth.jwks import ALGORITHMS, VerificationKey
 from tidelog_foundation.oauth.token import (
     MAX_TOKEN_CHARACTERS,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.settings import parse_config
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.oauth.http import Timeouts, check_url
 from tidelog_foundation.oauth.jwks_schedule import JwksSchedule

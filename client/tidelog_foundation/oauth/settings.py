@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_foundation.config.settings import int_setting, setting
 from tidelog_foundation.config.validators import at_least, between, not_empty
+from tidelog_foundation.dataclass import dataclass
 
 _URL = "An https URL; http is possible, but then anybody in the network's path can exchange the answer."
 

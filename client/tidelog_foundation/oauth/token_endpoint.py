@@ -14,9 +14,10 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.oauth.http import DEFAULT_TIMEOUTS, ExchangeFailed, Timeouts, post_form
 from tidelog_foundation.oauth.settings import LoginSettings

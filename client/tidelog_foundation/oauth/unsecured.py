@@ -10,9 +10,9 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.oauth.token import (
     INSUFFICIENT_SCOPE,

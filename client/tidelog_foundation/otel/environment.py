@@ -8,8 +8,9 @@ the resource, the sampler, and the limits of the queue of spans.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog_foundation.dataclass import dataclass
 
 GRPC: Final = "grpc"
 HTTP: Final = "http/protobuf"

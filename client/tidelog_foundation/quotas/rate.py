@@ -8,7 +8,8 @@ forgotten. A rate is never over less than ``samples - 1`` windows, as if there h
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from tidelog_foundation.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

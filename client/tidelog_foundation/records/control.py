@@ -9,9 +9,9 @@ version is read as the known one, which it extends, and a record of an unknown t
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records._engine import Record, engine
 from tidelog_foundation.records.header import (

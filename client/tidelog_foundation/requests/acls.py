@@ -5,10 +5,10 @@ The numbers of the enumerations are Kafka's. A number that is not Kafka's become
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.request import Request
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

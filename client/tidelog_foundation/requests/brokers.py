@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.features import FeatureRange

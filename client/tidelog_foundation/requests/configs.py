@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.request import Request
 

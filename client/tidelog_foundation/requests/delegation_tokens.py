@@ -5,9 +5,10 @@ A token's HMAC is its password. It is computed from the token's id by the secret
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.requests.request import Request
 from tidelog_foundation.security.principal import ANONYMOUS, Principal
 from tidelog_foundation.transport.message_codec import NOT_IN_MESSAGE

@@ -6,9 +6,10 @@ are read-only until they are stopped by a promotion or a failover.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, LinkId, TopicId
 from tidelog_foundation.requests.request import Request

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.requests.addresses import ControllerEndpoint, Endpoint
 from tidelog_foundation.requests.request import Request
 from tidelog_foundation.transport.message_codec import NOT_IN_MESSAGE

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.request import Request
 

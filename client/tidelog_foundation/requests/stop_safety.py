@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.requests.request import Request
 
 LAST_IN_SYNC_REPLICA: Final = "last_in_sync_replica"

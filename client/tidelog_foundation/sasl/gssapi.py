@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.kerberos.local_names import LocalNames, NoLocalName
 from tidelog_foundation.sasl.mechanism import (

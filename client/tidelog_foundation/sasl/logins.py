@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tidelog_foundation.dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -8,9 +8,10 @@ returned as a :class:`Deferred` step, which the caller runs in a thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.security.principal import Principal
 
 PLAIN: Final = "PLAIN"

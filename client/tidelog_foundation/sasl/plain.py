@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl.mechanism import PLAIN, Authenticated, AuthenticationFailed, SaslContext
 from tidelog_foundation.security.principal import USER, Principal

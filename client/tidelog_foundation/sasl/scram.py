@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.sasl.mechanism import Authenticated, AuthenticationFailed, Challenge, SaslContext
 from tidelog_foundation.sasl.scram_credentials import (
     MAX_ITERATIONS,

@@ -9,8 +9,9 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog_foundation.dataclass import dataclass
 
 _MAX_BYTES: Final = 8_192
 """The largest message: far more than names, nonces and salts need."""

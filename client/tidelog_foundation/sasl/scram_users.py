@@ -12,10 +12,10 @@ import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.sasl.scram import ScramAccount
 from tidelog_foundation.sasl.scram_credentials import (
     MIN_ITERATIONS,

@@ -9,9 +9,10 @@ so that neither a memory dump nor the time of a lookup reveals one.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.security.principal import Principal
 
 _REFRESH_MS: Final = 1_000

@@ -7,11 +7,11 @@ one mechanism of a listener, both names in lower case. ``sasl.jaas.config`` is o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.settings import config_keys, int_setting, parse_config, setting, unknown_key
 from tidelog_foundation.config.validators import at_least, each_of, one_of
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.kerberos.settings import KerberosSettings
 from tidelog_foundation.oauth.settings import OAuthBearerSettings

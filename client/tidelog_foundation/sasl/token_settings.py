@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_foundation.config.settings import setting
 from tidelog_foundation.config.validators import not_empty
+from tidelog_foundation.dataclass import dataclass
 
 
 # Not slotted: the settings of nodes inherit it beside a class with slots.

@@ -12,11 +12,11 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.contexts import check_client_auth, client_context, server_context
 from tidelog_foundation.security.ssl_settings import SslSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.limited_files import read_file
 from tidelog_foundation.security.distinguished_name import distinguished_name

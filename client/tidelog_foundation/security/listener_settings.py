@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.settings import parse_config
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl.settings import ListenerSaslSettings, is_sasl_key, listener_sasl_settings
 from tidelog_foundation.security.ssl_settings import NONE, SSL_KEYS, SslSettings, is_listener_key, split_listener_key

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, USER_PREFIX, JaasEntry
 from tidelog_foundation.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SaslLogin, SaslMechanism

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.settings import config_keys, setting
 from tidelog_foundation.config.validators import each_of, not_empty, one_of
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl.settings import is_sasl_key
 from tidelog_foundation.security.principal_mapping import PrincipalMapping

@@ -6,13 +6,13 @@ import resource
 import socket
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import grpc
 import grpc.aio
 
 from tidelog_foundation.config.endpoints import format_address, parse_address
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.transport.diagnosis import Diagnosis

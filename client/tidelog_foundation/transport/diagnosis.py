@@ -6,9 +6,9 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.probe import NoAnswer, probe
 from tidelog_foundation.transport.probe_answers import Protocol

@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import grpc.aio
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.elements import MAX_ELEMENTS, UNCOUNTED_BYTES, check_elements

@@ -28,6 +28,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError, error_for
 
 V = TypeVar("V")
@@ -152,7 +153,7 @@ class _Layout:
         return cast("Callable[..., Any]", names[name])
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Field:
     """A field of both sides, as expressions over ``message`` and ``value``."""
 

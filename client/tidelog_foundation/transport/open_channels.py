@@ -21,13 +21,13 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import grpc
 import grpc.aio
 
 from tidelog_foundation.config.endpoints import is_ip_address, parse_address
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 
 _KEPT_S: Final = {grpc.ChannelConnectivity.IDLE: 0.2, grpc.ChannelConnectivity.TRANSIENT_FAILURE: 1.0}

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.endpoints import is_ip_address, parse_address
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport.probe_answers import Answer, Protocol, is_whole, probe_request, read_answer
 from tidelog_foundation.transport.tls_failures import NO_CLIENT_CERTIFICATE, ssl_reason

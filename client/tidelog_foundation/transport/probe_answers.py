@@ -8,9 +8,10 @@ page of a bad request.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
+
+from tidelog_foundation.dataclass import dataclass
 
 _CORRELATION: Final = b"\r\n\r\n"
 """Any number works. This one ends a line, so that servers that read lines, such as HTTP's, answer too."""

@@ -16,12 +16,13 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import AuthenticationFailed, SaslClient, SaslLogin
 from tidelog_foundation.transport.channel_layer import ChannelLayer

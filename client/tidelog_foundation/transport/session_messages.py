@@ -6,10 +6,11 @@ This is the only module of the foundation that knows protobuf messages of Tidelo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from tidelog.v1 import authentication_service_pb2 as pb
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.transport.message_codec import MessageCodec
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["AuthenticationService"]

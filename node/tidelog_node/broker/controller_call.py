@@ -7,9 +7,9 @@ own deadline, so a paused controller costs at most one of them. The call pauses 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.broker.lifecycle import UNREACHABLE
 

@@ -20,9 +20,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch
 from tidelog_node.broker.report import Level, Report

@@ -17,10 +17,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerId
 from tidelog_node.broker.report import Level, Report

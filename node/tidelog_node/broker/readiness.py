@@ -8,9 +8,9 @@ reported and do not count, because no wait helps them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.monitoring.checks import Check
 
 MAX_APPLY_DELAY_MS: Final = 5_000

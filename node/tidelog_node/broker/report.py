@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from tidelog_foundation.dataclass import dataclass
 
 
 class Level(enum.IntEnum):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from typing import Generic, Protocol
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.metrics import Histogram

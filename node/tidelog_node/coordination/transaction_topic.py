@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.requests.configs import ConfigEntry
 from tidelog_foundation.requests.topics import CreatableTopic
 

@@ -9,8 +9,8 @@ also has an entry for its position, and one for each record of a stored transact
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import TopicId
 from tidelog_node.shards.events import ShardRecord
 from tidelog_node.shards.pending import PendingRecord

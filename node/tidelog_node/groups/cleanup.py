@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups.classic import ClassicGroup, ClassicState
 from tidelog_node.groups.consumer import ConsumerGroup

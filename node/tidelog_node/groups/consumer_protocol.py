@@ -8,8 +8,8 @@ consumer group has classic members. Otherwise it passes the bytes through.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.shards.wire import Reader, Writer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -5,8 +5,7 @@ A reader returns None for an unknown version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.groups.value_formats import NO_TIMESTAMP
 from tidelog_node.shards.wire import Reader, Writer
 

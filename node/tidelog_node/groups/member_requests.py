@@ -5,8 +5,7 @@ Groups that have members are converted by the rules of :mod:`.migration`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups import consumer_requests
 from tidelog_node.groups.answers import refuse, refuse_write

@@ -7,9 +7,10 @@ and GroupType in Kafka's clients: Stable, Empty, ...; classic, consumer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.partitions import TopicPartitions

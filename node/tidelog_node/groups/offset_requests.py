@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.answers import commit_error
 from tidelog_node.groups.classic import ClassicGroup, membership

@@ -8,9 +8,9 @@ and classic groups are written in version 3, the last version without tagged fie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.groups.consumer_value_formats import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.config.group import GROUP_KEYS, GroupConfig
+from tidelog_foundation.dataclass import dataclass
 
 _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS

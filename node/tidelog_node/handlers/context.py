@@ -6,13 +6,14 @@ A handler is a function of a request and this context. It does not depend on the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from tidelog_foundation.authorization import AclStore
 from tidelog_foundation.config import DynamicBrokerConfig
 from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.config.settings import SettingInfo
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.quotas import QuotaClient

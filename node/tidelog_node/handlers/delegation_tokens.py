@@ -5,8 +5,7 @@ As in Kafka, a caller that is anonymous, or has logged in with a token itself, m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests import delegation_tokens as requests
 from tidelog_foundation.requests.delegation_tokens import TokenOperation

@@ -5,8 +5,7 @@ The replica is chosen as in KIP-392.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_node.fetching import FetchResult, PartitionKey

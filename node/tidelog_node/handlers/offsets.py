@@ -15,8 +15,8 @@ has reached every replica on a live node. The records stay deleted even if it ti
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_EPOCH, UNKNOWN_OFFSET
 from tidelog_foundation.time_slices import TimeSlices

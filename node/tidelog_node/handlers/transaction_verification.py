@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import NO_SEQUENCE, RecordBatchHeader, parse_header
 from tidelog_foundation.records.header import NO_PARTITION_LEADER_EPOCH, TRANSACTIONAL_MASK

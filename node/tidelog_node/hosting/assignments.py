@@ -9,9 +9,9 @@ the partition, or no longer on this node. After a call that failed, in whole or 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import TopicId
 from tidelog_node.hosting.commands import AssignDirectory

@@ -6,11 +6,11 @@ or in slices of the event loop. Every other command completes at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, TopicId
 from tidelog_node.broker.report import Report

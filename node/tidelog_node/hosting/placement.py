@@ -12,9 +12,9 @@ A new log goes to the directory that an operator prefers, else to the assigned o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import UNASSIGNED_DIRECTORY, DirectoryId
 from tidelog_node.hosting.commands import OpenLog

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_node.hosting.states import PartitionKey
 from tidelog_quorum.metadata.delta import MetadataDelta, PartitionChange

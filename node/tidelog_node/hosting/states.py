@@ -13,10 +13,10 @@ A removed replica has no state. If the disk refuses to rename its folder, the fo
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log.directory.log_directory import PartitionCheckpoint

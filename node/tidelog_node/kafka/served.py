@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tidelog_foundation.authorization import Access
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.requests.acls import AclOperation
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerId
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.event_loop import Clock

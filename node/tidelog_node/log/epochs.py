@@ -17,10 +17,10 @@ from __future__ import annotations
 import bisect
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import NO_EPOCH, UNKNOWN_OFFSET, LeaderEpoch
 from tidelog_node.log.directory.offset_checkpoint_file import format_checkpoint, parse_checkpoint
 from tidelog_node.log.disk.files import Files, read_file, replace_file, storage_errors

@@ -19,10 +19,11 @@ import bisect
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.records import RecordBatchHeader

@@ -10,9 +10,9 @@ deletion.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.log.config import LogConfig
 
 

@@ -7,10 +7,10 @@ in a thread: between two batches a search keeps only offsets, so the log may cha
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.records import FoundRecord, RecordBatchHeader, find_greatest, find_timestamp
 from tidelog_foundation.records.header import COMPRESSION_MASK

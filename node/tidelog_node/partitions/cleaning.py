@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from tidelog_foundation.config.topic import UNLIMITED
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import NO_TIMESTAMP
 from tidelog_node.event_loop import Clock

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.metrics import Family, Kind, Metric
 from tidelog_node.partitions.directories.log_manager import LogManager
 from tidelog_node.partitions.measurements import FLUSHES, OTHER_TOPICS

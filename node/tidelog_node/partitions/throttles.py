@@ -7,9 +7,8 @@ in-sync replica never waits on either side, so that ISRs stay stable, but its by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerId
 from tidelog_node.event_loop import Clock
 from tidelog_node.replication.quota import ReplicationQuota, is_throttled

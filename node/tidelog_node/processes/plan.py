@@ -13,11 +13,12 @@ Node ``k`` of ``N``, counted from 0:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tidelog_foundation.config import endpoints
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_node.log.directory.meta_properties import META_PROPERTIES
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from tidelog_foundation.dataclass import dataclass
 
 ReplicaKey: TypeAlias = tuple[str, int]
 """The topic and the index of a partition."""

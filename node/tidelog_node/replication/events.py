@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.replication.progress import FetchLease

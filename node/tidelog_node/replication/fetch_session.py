@@ -24,9 +24,10 @@ The rules follow Kafka (FetchSession, FetchManager, FetchSessionCache) unless no
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.replication.progress import NEVER_MS, FetchLease

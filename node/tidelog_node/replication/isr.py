@@ -8,9 +8,9 @@ a high watermark that is the minimum over ``maximal`` is on every replica that m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar, assert_never
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.broker.report import Level, Report

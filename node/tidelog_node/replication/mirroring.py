@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import LeaderEpoch
 
 _INT32: Final = 4

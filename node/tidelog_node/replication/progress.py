@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch
 
 NO_BROKER_EPOCH = BrokerEpoch(-1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerId
 
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"

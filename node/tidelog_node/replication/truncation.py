@@ -8,8 +8,7 @@ does not know that epoch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import LeaderEpoch
 
 

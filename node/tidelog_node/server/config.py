@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidelog_foundation.authorization.settings import AuthorizerSettings
 from tidelog_foundation.config import (
@@ -22,6 +21,7 @@ from tidelog_foundation.config import (
 )
 from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.config.kafka_file import node_settings
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.logs.settings import LoggingSettings
 from tidelog_foundation.monitoring.settings import MonitoringSettings
 from tidelog_foundation.sasl.settings import SaslSettings

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from tidelog_foundation.config import at_least, between, each_of, int_setting, one_of, setting
 from tidelog_foundation.config.broker import DynamicBrokerConfig
 from tidelog_foundation.config.group import ConsumerGroupLimits
 from tidelog_foundation.config.settings import setting_of
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.coordination import OffsetsTopicSettings
 from tidelog_node.groups.settings import DEFAULT_ASSIGNORS, GroupSettings, MigrationPolicy
 

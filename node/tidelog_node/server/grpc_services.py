@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from tidelog_foundation.authorization import Authorizer
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget

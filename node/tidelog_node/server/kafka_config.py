@@ -5,11 +5,11 @@ Keys and defaults are Kafka's (SocketServerConfigs) unless stated otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from tidelog_foundation.config import any_of, at_least, between, int_setting, one_of, setting
 from tidelog_foundation.config.validators import parse_address_limits
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.quotas.rate import Windows
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.server.transaction_config import TransactionCoordinatorConfig

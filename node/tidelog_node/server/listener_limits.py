@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tidelog_foundation.config import between, int_setting
@@ -11,6 +11,7 @@ from tidelog_foundation.config.connections import UNLIMITED, OwnLimits, OwnLimit
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.foreign import listener_limit
 from tidelog_foundation.config.settings import config_keys
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.security.ssl_settings import LISTENER_PREFIX
 
 

@@ -13,7 +13,6 @@ import logging
 import time
 import uuid
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import grpc.aio
@@ -21,6 +20,7 @@ import grpc.aio
 from tidelog_foundation.authorization import AclStore
 from tidelog_foundation.authorization.counted import CountedAuthorizer
 from tidelog_foundation.config.process import ungrouped
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.logs.slow_requests import SlowRequests

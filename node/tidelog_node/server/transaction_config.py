@@ -5,9 +5,8 @@ Kafka declares them in TransactionLogConfig and TransactionStateManagerConfig.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_foundation.config import at_least, int_setting, setting
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.coordination import TransactionTopicSettings
 from tidelog_node.server.group_config import GroupCoordinatorConfig
 from tidelog_node.transactions.settings import TransactionSettings

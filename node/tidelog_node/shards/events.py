@@ -10,9 +10,9 @@ committed. A kind of shard may have more events and commands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 
 RequestT = TypeVar("RequestT")

@@ -7,9 +7,9 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.metrics import Family, Kind, Metric
 from tidelog_foundation.requests.configs import ConfigResourceType

@@ -14,10 +14,11 @@ Rules, those of Kafka's ``ClientMetricsManager``:
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.telemetry.subscriptions import ClientFacts, Subscribed
 

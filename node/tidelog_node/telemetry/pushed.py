@@ -7,8 +7,9 @@ limits is dropped and counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from tidelog_foundation.dataclass import dataclass
 
 MAX_TEXT: Final = 256
 """The longest name of a metric, or list of attributes. Points with a longer one are dropped."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
@@ -15,6 +14,7 @@ from tidelog_foundation.config.client_metrics import (
     ClientMetricsConfig,
     parse_matches,
 )
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.shards.name_regex import NameRegex
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.shards.wire import Reader
 from tidelog_node.tools.findings import Value
 

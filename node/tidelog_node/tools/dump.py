@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.records import (
     HEADER_SIZE,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from tidelog_foundation.dataclass import dataclass
 
 Value: TypeAlias = "str | int | bool | Sequence[Value] | Mapping[str, Value] | None"
 """The value of a field in a row, in JSON's types."""

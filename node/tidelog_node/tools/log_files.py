@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from tidelog_foundation.dataclass import dataclass
 
 
 class FileKind(enum.Enum):

@@ -12,9 +12,10 @@ from __future__ import annotations
 import bisect
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.records import check_records
 from tidelog_node.log.directory.offset_checkpoint_file import parse_checkpoint

@@ -6,8 +6,7 @@ its response. It changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.transactions import transitions
 from tidelog_node.transactions.entries import ActingRequest, Entry

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.shards.store import RecordStore
 from tidelog_node.transactions.requests import AddPartitionsRequest, EndTxnRequest, InitProducerIdRequest
 from tidelog_node.transactions.states import TransactionMetadata

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.shards.events import RequestReceived, ShardCommand, ShardEvent
 from tidelog_node.transactions.requests import TransactionRequest, TransactionResponse

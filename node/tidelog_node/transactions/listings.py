@@ -6,8 +6,9 @@ A listing goes through all transactional ids in slices, one per step.
 from __future__ import annotations
 
 from collections.abc import Iterator, KeysView
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.transactions.calls import Calls
 from tidelog_node.transactions.entries import Entries

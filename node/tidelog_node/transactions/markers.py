@@ -17,8 +17,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.transactions.events import WriteMarkers
 from tidelog_node.transactions.partition_order import STEP_PARTITIONS, in_order

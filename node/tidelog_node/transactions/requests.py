@@ -6,9 +6,9 @@ A request for several transactional ids arrives split by shard, ListTransactions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.shards.connections import UNORDERED
 from tidelog_node.shards.name_regex import NameRegex

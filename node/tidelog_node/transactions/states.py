@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
+
+from tidelog_foundation.dataclass import dataclass
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

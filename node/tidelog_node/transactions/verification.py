@@ -15,8 +15,8 @@ it. :class:`VerificationQueue` sends the questions to the nodes that coordinate 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.transactions.states import Producer, TopicPartition
 

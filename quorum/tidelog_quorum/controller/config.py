@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from functools import partial
 
 from tidelog_foundation.config import TopicConfig, at_least, not_empty, setting
 from tidelog_foundation.config.group import ConsumerGroupLimits
 from tidelog_foundation.config.settings import setting_of
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.quotas.rate import Windows
 from tidelog_foundation.sasl.token_settings import TokenKey
 

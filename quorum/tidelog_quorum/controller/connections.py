@@ -18,10 +18,10 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias, assert_never
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_quorum.controller.sessions import BrokerRefused
 from tidelog_quorum.controller.state_machine import Controller

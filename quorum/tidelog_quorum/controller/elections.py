@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, TopicId
 from tidelog_quorum.controller.partition_change import ElectionRules, PartitionTarget, partition_change
 from tidelog_quorum.metadata.features import uses_elr

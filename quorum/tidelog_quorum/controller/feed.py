@@ -20,9 +20,10 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.metadata.batches import MAX_BATCH_BYTES, cut_batch
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.raft.core.voters import VoterSet

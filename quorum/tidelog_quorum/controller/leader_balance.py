@@ -15,8 +15,9 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_quorum.controller.elect_leaders import preferred_election
 from tidelog_quorum.controller.elections import AllPartitions, PartitionScan

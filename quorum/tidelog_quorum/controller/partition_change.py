@@ -27,10 +27,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, TopicId
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration

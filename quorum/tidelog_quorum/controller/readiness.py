@@ -8,9 +8,9 @@ election timeout, so both cases show as the absence of a leader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.monitoring.checks import Check
 
 MAX_APPLY_DELAY_MS: Final = 5_000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.metadata.records import MetadataRecord
 
 R = TypeVar("R", covariant=True)

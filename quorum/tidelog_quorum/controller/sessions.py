@@ -10,8 +10,8 @@ network path to a broker that returns after such a refusal.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch, BrokerId
 from tidelog_foundation.requests.quorum import BrokerProgress
 from tidelog_foundation.requests.request import Request

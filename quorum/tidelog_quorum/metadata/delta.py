@@ -6,8 +6,8 @@ Maps that two images share are skipped by identity, so the cost is that of the c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage

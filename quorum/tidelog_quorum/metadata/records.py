@@ -6,9 +6,10 @@ tuple; the first of ``replicas`` is the preferred leader. ``None`` means "unchan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import (
     NO_BROKER,
     AclId,

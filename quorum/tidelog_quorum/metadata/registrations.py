@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from tidelog_foundation.config.endpoints import GRPC
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.ids import (
     LOST_DIRECTORY,
     UNASSIGNED_DIRECTORY,

@@ -20,9 +20,10 @@ changed, and producers have written records that only some replicas have. The ru
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog_quorum.metadata.features import check_supported

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog_foundation.dataclass import dataclass
 
 _MILLISECONDS: Final = 1_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from tidelog_foundation.authorization.settings import AuthorizerSettings
@@ -28,6 +28,7 @@ from tidelog_foundation.config.endpoints import (
 from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.config.kafka_file import RoleSettings, controller_settings
 from tidelog_foundation.config.settings import config_key, setting_of
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.logs.settings import LoggingSettings
 from tidelog_foundation.monitoring.settings import MonitoringSettings

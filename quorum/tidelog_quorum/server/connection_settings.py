@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from tidelog_foundation.config import at_least, between, int_setting, setting
 from tidelog_foundation.config.connections import UNLIMITED, ConnectionLimits, OwnLimits
 from tidelog_foundation.config.validators import address_limits, parse_address_limits
+from tidelog_foundation.dataclass import dataclass
 
 
 # Not slotted: the settings of a controller inherit it beside a class with slots.

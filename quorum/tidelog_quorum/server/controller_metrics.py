@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import NO_BROKER
 from tidelog_foundation.metrics import Family, Kind, Metric

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc.aio
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
 from tidelog_foundation.transport.services import Guard, Identify, anyone

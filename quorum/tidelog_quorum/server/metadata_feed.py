@@ -9,9 +9,9 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
 
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.controller import feed as core
 from tidelog_quorum.metadata.batches import encode_batches
 from tidelog_quorum.metadata.image import MetadataImage

@@ -15,13 +15,13 @@ import os
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
 
 import crc32c
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.metadata.codec import decode_batch
 from tidelog_quorum.metadata.image import MetadataImage, MetadataImageBuilder

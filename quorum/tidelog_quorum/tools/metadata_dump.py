@@ -8,13 +8,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
 from tidelog.v1 import metadata_record_pb2 as pb
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import uuid_text
 from tidelog_quorum.metadata.batches import read_frames

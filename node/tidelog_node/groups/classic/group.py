@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.classic.timers import Timers
 from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics

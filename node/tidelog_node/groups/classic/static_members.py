@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState

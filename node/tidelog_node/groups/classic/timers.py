@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tidelog_foundation.dataclass import dataclass
 
 
 @dataclass(slots=True)

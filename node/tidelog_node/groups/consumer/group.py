@@ -9,9 +9,10 @@ of the classic protocol do the same by JoinGroup, SyncGroup and Heartbeat (see :
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.consumer import classic_members
 from tidelog_node.groups.consumer.assignors import Assignment

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer_value_formats import TopicPartitions
 from tidelog_node.groups.records import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue

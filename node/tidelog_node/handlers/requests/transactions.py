@@ -5,8 +5,9 @@ In a request, ``transaction_version`` is the client's version; in a response, it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.transport.message_codec import NOT_IN_MESSAGE

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar, Final, dataclass_transform
+
+from tidelog_foundation.dataclass import dataclass
 
 LAST_VERSION: Final = 32_767
 _METADATA_KEY: Final = "kafka"

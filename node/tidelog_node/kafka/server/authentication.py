@@ -8,11 +8,11 @@ that no byte of a client that is not authenticated reaches a handler.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.sasl import (
     Authenticated,

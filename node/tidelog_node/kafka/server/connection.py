@@ -7,11 +7,11 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.logs.request_id import begin_request, end_request
 from tidelog_foundation.measured_steps import MeasuredSteps

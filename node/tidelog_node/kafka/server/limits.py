@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.config.connections import UNLIMITED, ConnectionLimits
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 

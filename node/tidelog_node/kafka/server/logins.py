@@ -7,9 +7,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.sasl import Authenticated, AuthenticationFailed, Challenge, Deferred, SaslContext
 from tidelog_foundation.sasl.login_counts import LoginCounts, Result
 from tidelog_node.kafka.apis.api_versions import unsupported_version

@@ -14,9 +14,9 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.security.certificate_store import CertificateStore

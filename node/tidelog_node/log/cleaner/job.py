@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_node.log.cleaner._engine import engine
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.producers.entries import ProducerEntry

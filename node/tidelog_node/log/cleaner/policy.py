@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
 from tidelog_foundation.config.topic import TopicConfig
+from tidelog_foundation.dataclass import dataclass
 
 K = TypeVar("K")
 MAX_RELATIVE_OFFSET = 2**31 - 1

@@ -12,9 +12,9 @@ another directory may still exist; and ``-stray``, which is left to the operator
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log.config import LogConfig

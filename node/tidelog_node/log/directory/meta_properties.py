@@ -7,11 +7,11 @@ import binascii
 import dataclasses
 import json
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 
 import javaproperties
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId
 from tidelog_node.log.disk.files import Files, read_file, replace_file, storage_errors

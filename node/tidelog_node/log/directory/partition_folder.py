@@ -25,9 +25,9 @@ import re
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import TopicId, topic_id_text
 from tidelog_node.log.disk.files import Files, read_file, replace_file, storage_errors

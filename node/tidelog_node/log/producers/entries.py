@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.records import ControlType, read_control
 
 RETAINED_BATCHES = 5

@@ -6,9 +6,9 @@ the original may be truncated, restarted or compacted, or lose deleted records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.records import parse_header
 from tidelog_node.log import PartitionLog
 

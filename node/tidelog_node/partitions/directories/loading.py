@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_foundation.ids import DirectoryId, TopicId
 from tidelog_node.hosting import PartitionKey

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_node.partitions.partition import Partition

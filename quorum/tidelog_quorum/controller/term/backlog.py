@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.controller.state_machine import ChangedPartition
 from tidelog_quorum.controller.term.events import DeferredEvent
 from tidelog_quorum.metadata.image import MetadataImage

@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.controller.term.events import TaskDue
 from tidelog_quorum.metadata.records import MetadataRecord
 

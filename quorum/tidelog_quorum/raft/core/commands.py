@@ -6,8 +6,7 @@ A :class:`Send` may leave at once. The core holds back every command that depend
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode
 from tidelog_quorum.raft.core.messages import Entry, HardState, Message, Snapshot
 from tidelog_quorum.raft.core.voters import VoterSet

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_foundation.config import at_least, between, setting
+from tidelog_foundation.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

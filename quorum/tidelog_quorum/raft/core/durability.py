@@ -8,8 +8,8 @@ write, such as a snapshot's, must not make a follower look dead.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.raft.core.commands import Send
 from tidelog_quorum.raft.core.messages import HardState
 

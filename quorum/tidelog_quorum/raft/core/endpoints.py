@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.requests.addresses import ControllerEndpoint
 
 ANY_LISTENER = ""

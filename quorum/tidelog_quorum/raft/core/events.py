@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.messages import Message, Snapshot
 from tidelog_quorum.raft.core.voters import Voter

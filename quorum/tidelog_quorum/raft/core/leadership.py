@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import QuorumReplica
 from tidelog_quorum.raft.core import messages

@@ -7,8 +7,8 @@ answer to a question of an earlier term can count in a later one.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.raft.core.voters import VoterSet
 
 _VOTER_BYTES = 64

@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotResponse
 from tidelog_quorum.raft.core.voters import Voter

@@ -7,9 +7,9 @@ and ``transfer``. Only :meth:`tidelog_quorum.raft.core.raft.Raft.step` calls the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.commands import Command, LeaderChanged, ReadFailed, RequestRefused, Send, VotersChanged
 from tidelog_quorum.raft.core.config import RaftConfig

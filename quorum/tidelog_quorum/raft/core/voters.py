@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 
 

@@ -21,9 +21,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tidelog.v1 import raft_service_pb2 as pb
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
 from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints

@@ -10,11 +10,11 @@ import enum
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import crc32c
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.raft.storage.private_folder import make_private_folder

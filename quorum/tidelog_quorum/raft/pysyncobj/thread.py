@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from pysyncobj import SyncObj, SyncObjConf, SyncObjConsumer, replicated
 from pysyncobj.transport import TCPTransport
 
 from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.unexpected import report_unexpected
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig

@@ -15,10 +15,10 @@ Format 1 had neither ``s`` nor the directory id, and its log began at index 1.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import crc32c
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Snapshot
 from tidelog_quorum.raft.voters_record import decode_voters, encode_voters
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, Persist, StoreChunk
 from tidelog_quorum.raft.core.messages import Entry, HardState, Snapshot

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rdict, RdictIter
 
+from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.messages import Entry, HardState, Snapshot
 from tidelog_quorum.raft.storage import log_format

@@ -6,9 +6,10 @@ An assignor is a pure function. Its result depends on its arguments alone and no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
+
+from tidelog_foundation.dataclass import dataclass
 
 TopicPartition = tuple[bytes, int]
 """A topic id and a partition index."""

@@ -1,0 +1,227 @@
+"""Dataclasses whose methods are generated at their first use are those of the standard library."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import operator
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from functools import partial
+from threading import Barrier, Thread
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog_foundation.dataclass import dataclass
+
+COMPARISONS = (operator.eq, operator.lt, operator.le, operator.gt, operator.ge)
+FIELDS = ("alpha", "beta", "gamma", "delta")
+OPTIONS = st.fixed_dictionaries(
+    {name: st.booleans() for name in ("init", "eq", "order", "frozen", "kw_only", "slots")}
+).filter(lambda options: options["eq"] or not options["order"])
+DECLARATIONS = st.lists(
+    st.fixed_dictionaries(
+        {name: st.booleans() for name in ("init", "repr", "compare")}
+        | {
+            "hash": st.sampled_from((None, None, True, False)),
+            "kw_only": st.sampled_from((dataclasses.MISSING, dataclasses.MISSING, True, False)),
+            "otherwise": st.sampled_from(({}, {"default": 7}, {"default_factory": list})),
+        }
+    ),
+    max_size=len(FIELDS),
+)
+OWN = st.sets(st.sampled_from(("__init__", "__repr__", "__eq__", "__hash__", "__lt__", "__post_init__")), max_size=2)
+
+
+def own_methods(names: set[str]) -> dict[str, Any]:
+    """Return methods that a class may define itself."""
+    methods: dict[str, Callable[..., Any]] = {
+        "__init__": lambda self, *values, **named: None,
+        "__repr__": lambda self: "own",
+        "__eq__": lambda self, other: True,
+        "__hash__": lambda self: 11,
+        "__lt__": lambda self, other: True,
+        "__post_init__": lambda self: object.__setattr__(self, "delta", 5) if hasattr(self, "delta") else None,
+    }
+    return {name: methods[name] for name in sorted(names)}
+
+
+def declared(
+    decorator: Callable[..., Any], options: dict[str, bool], fields: list[dict[str, Any]], own: set[str], base: type
+) -> Any:
+    """Return a dataclass of a decorator, or the text of its error."""
+    body: dict[str, Any] = {"__annotations__": {}, "__module__": __name__, "__doc__": "A class.", **own_methods(own)}
+    for name, field in zip(FIELDS, fields, strict=False):
+        body["__annotations__"][name] = "int"
+        given = {key: value for key, value in field.items() if key != "otherwise"}
+        body[name] = dataclasses.field(**given, **field["otherwise"])
+    try:
+        return decorator(**options)(type("Declared", (base,), body))
+    except (TypeError, ValueError) as error:
+        return str(error)
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """Return what a call returns, or its error with the text, which names no object by its address."""
+    try:
+        return call()
+    except (AttributeError, TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+def behaviour(cls: Any) -> list[Any]:
+    """Return what a class does in all that a dataclass is used for."""
+    names = [field.name for field in dataclasses.fields(cls)]
+    seen: list[Any] = [names, getattr(cls, "__match_args__", None), cls.__hash__ is None, cls.__doc__]
+    seen.append(outcome(lambda: str(inspect.signature(cls))))
+
+    def new(*values: object) -> Any:
+        positional = [f for f in dataclasses.fields(cls) if f.init and not f.kw_only]
+        named = [f for f in dataclasses.fields(cls) if f.init and f.kw_only]
+        by_name = dict(zip([f.name for f in named], values[len(positional) :], strict=False))
+        return cls(*values[: len(positional)], **by_name)
+
+    seen.append(outcome(lambda: repr(new(1, 2, 3, 4)).replace(hex(0), "")) if "__repr__" in cls.__dict__ else None)
+    for left, right in (((1, 2, 3, 4), (1, 2, 3, 4)), ((1, 2, 3, 4), (1, 2, 3, 5)), ((), (1, 1, 1, 1))):
+        seen += [outcome(partial(compared, compare, new, left, right)) for compare in COMPARISONS]
+    if cls.__eq__ is not object.__eq__:
+        seen.append(outcome(lambda: hash(new(1, 2, 3, 4))))
+    seen.append(outcome(lambda: dataclasses.asdict(new(1, 2, 3, 4))))
+    seen.append(outcome(lambda: dataclasses.asdict(copy.copy(new(1, 2, 3, 4)))))
+    seen.append(outcome(lambda: dataclasses.asdict(dataclasses.replace(new(1, 2, 3, 4)))))
+    # The standard library's method of a frozen class with slots fails for a name that is no field's.
+    has_other = "__setattr__" not in cls.__dict__ or "__slots__" not in cls.__dict__
+    for name in (*names, *(["other"] if has_other else [])):
+        seen.append(outcome(partial(changed, setattr, new, name, 9)))
+        seen.append(outcome(partial(changed, delattr, new, name)))
+    return seen
+
+
+def compared(
+    compare: Callable[..., Any], new: Callable[..., Any], left: tuple[int, ...], right: tuple[int, ...]
+) -> Any:
+    """Return whether two new objects are in a relation."""
+    return compare(new(*left), new(*right))
+
+
+def changed(change: Callable[..., None], new: Callable[..., Any], *arguments: object) -> Any:
+    """Return what an object has in its fields after a change."""
+    instance = new(1, 2, 3, 4)
+    change(instance, *arguments)
+    return [getattr(instance, field.name, None) for field in dataclasses.fields(instance)]
+
+
+@given(OPTIONS, DECLARATIONS, OWN)
+def test_class_is_that_of_the_standard_library(
+    options: dict[str, bool], fields: list[dict[str, Any]], own: set[str]
+) -> None:
+    ours = declared(dataclass, options, fields, own, object)
+    theirs = declared(dataclasses.dataclass, options, fields, own, object)
+    if isinstance(theirs, str):
+        # A default before a field without one is found where the methods are generated.
+        assert isinstance(ours, str) or outcome(lambda: repr(ours(1))) == (TypeError, theirs)
+    else:
+        assert not isinstance(ours, str), ours
+        assert behaviour(ours) == behaviour(theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    x: int
+    y: int = 0
+    kind: ClassVar[str] = "point"
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled(Point):
+    label: str = ""
+
+
+class Further(Point):
+    """A class below a frozen one, which has attributes of its own."""
+
+
+def test_methods_are_generated_at_their_first_use_all_at_once() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Fresh:
+        x: int
+
+    deferred = Fresh.__dict__["__init__"]
+    assert not inspect.isfunction(deferred)
+    assert Fresh(1) == Fresh(1)
+    assert all(inspect.isfunction(Fresh.__dict__[name]) for name in ("__init__", "__repr__", "__eq__", "__hash__"))
+
+
+def test_fields_of_the_bases_come_first() -> None:
+    assert repr(Labelled(1, 2, "a")) == "Labelled(x=1, y=2, label='a')"
+    assert Labelled(1) != Point(1)
+    assert Labelled.__match_args__ == ("x", "y", "label")
+
+
+def test_frozen_objects_are_pickled_and_copied() -> None:
+    labelled = Labelled(1, 2, "a")
+    assert pickle.loads(pickle.dumps(labelled)) == copy.deepcopy(labelled) == labelled
+
+
+def test_frozen_object_refuses_its_fields_alone_in_a_class_below() -> None:
+    further = Further(1)
+    further.note = "own"  # type: ignore[attr-defined]
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'x'"):
+        further.x = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="cannot delete field 'x'"):
+        del further.x  # type: ignore[misc]
+    del further.note  # type: ignore[attr-defined]
+
+
+def test_class_without_a_text_has_its_name() -> None:
+    assert Point.__doc__ == "Point"
+
+
+def test_initial_variables_are_refused() -> None:
+    @dataclass()
+    class Counted:
+        start: dataclasses.InitVar[int]
+
+    with pytest.raises(TypeError, match=r"Counted\.start: a dataclass of Tidelog has no InitVar"):
+        Counted(1)
+
+
+def test_frozen_class_that_assigns_itself_is_refused() -> None:
+    with pytest.raises(TypeError, match="is frozen and defines __setattr__"):
+
+        @dataclass(frozen=True)
+        class Own:
+            def __setattr__(self, name: str, value: object) -> None: ...
+
+
+def test_threads_may_use_a_class_first_at_the_same_time() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+
+            @dataclass(frozen=True, slots=True)
+            class Shared:
+                x: int
+
+            made: list[Any] = []
+            barrier = Barrier(4)
+
+            def use(cls: Any = Shared, into: list[Any] = made, start: Barrier = barrier) -> None:
+                start.wait()
+                into.append(cls(3))
+
+            threads = [Thread(target=use) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert made == [Shared(3)] * 4
+    finally:
+        sys.setswitchinterval(interval)
