@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 _ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
+    from dataclasses import dataclass as dataclass
 else:
 
     def dataclass(
@@ -30,8 +30,7 @@ else:
     ) -> Callable[[type[_T]], type[_T]]:
         """Return a decorator with the meaning of `dataclasses.dataclass`.
 
-        The methods of a class are those that the standard library generates. A class and its bases that are
-        dataclasses must all be made by this function, or all by the standard library's. ``InitVar`` is not supported.
+        The methods of a class are those that the standard library generates. ``InitVar`` is not supported.
 
         Raises:
             ValueError: ``order`` without ``eq``.
@@ -46,9 +45,14 @@ else:
             if cls.__doc__ is None:
                 # The standard library would take the signature, which generates the methods.
                 cls.__doc__ = cls.__name__
-            if frozen:
+            # Below another dataclass, the standard library freezes the class, and checks that the other is frozen.
+            is_derived = any("__dataclass_fields__" in base.__dict__ for base in cls.__mro__[1:])
+            if frozen and not is_derived:
                 _freeze(cls, slots=slots)
-            made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only, slots=slots)(cls)
+            made = dataclasses.dataclass(
+                init=False, repr=False, eq=False, frozen=frozen and is_derived, kw_only=kw_only, slots=slots
+            )(cls)
+            made.__dataclass_params__.frozen = frozen
             methods = _Methods(made, names, {"init": init, "eq": eq, "order": order, "frozen": frozen, "slots": slots})
             for name in names:
                 setattr(made, name, _Deferred(methods, name))

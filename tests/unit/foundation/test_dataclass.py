@@ -164,6 +164,33 @@ def test_fields_of_the_bases_come_first() -> None:
     assert Labelled.__match_args__ == ("x", "y", "label")
 
 
+def test_frozen_classes_of_both_kinds_are_below_each_other_and_others_are_not() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Theirs(Labelled):
+        more: int = 0
+
+    @dataclass(frozen=True, slots=True)
+    class Ours(Theirs):
+        last: int = 0
+
+    assert repr(Ours(1)).endswith(".Ours(x=1, y=0, label='', more=0, last=0)")
+    with pytest.raises(FrozenInstanceError):
+        Ours(1).more = 2  # type: ignore[misc]
+    for decorator in (dataclass, dataclasses.dataclass):
+        with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+            decorator(slots=True)(type("Thawed", (Labelled,), {}))
+
+
+def test_frozen_class_below_one_that_is_not_is_refused() -> None:
+    @dataclass(slots=True)
+    class Thawed:
+        x: int
+
+    for decorator in (dataclass, dataclasses.dataclass):
+        with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
+            decorator(frozen=True)(type("Frozen", (Thawed,), {}))
+
+
 def test_frozen_objects_are_pickled_and_copied() -> None:
     labelled = Labelled(1, 2, "a")
     assert pickle.loads(pickle.dumps(labelled)) == copy.deepcopy(labelled) == labelled
