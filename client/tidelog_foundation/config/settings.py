@@ -8,12 +8,10 @@ key, the value and the requirement.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import math
 import typing
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any, TypeVar
 
 from tidelog_foundation.config.validators import Validator
@@ -198,6 +196,8 @@ def format_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    from decimal import Decimal  # costs 1 ms, and few numbers need an exponent
+
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int), "the number is finite"
     fraction = "".join(map(str, digits[1:])) or "0"
@@ -216,6 +216,8 @@ def check_type(key: str, value: str, config_type: str) -> None:
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """Return an error text that names an unknown key and the closest known one."""
+    import difflib  # costs 1 ms, which only errors pay
+
     near = difflib.get_close_matches(key, list(known), n=1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
     return f'unknown configuration "{key}"{hint}'

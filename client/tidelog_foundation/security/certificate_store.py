@@ -14,13 +14,15 @@ import ssl
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.contexts import check_client_auth, client_context, server_context
-from tidelog_foundation.security.key_material import KeyMaterial, load_authorities, load_key_material
 from tidelog_foundation.security.ssl_settings import SslSettings
+
+if TYPE_CHECKING:
+    from tidelog_foundation.security.key_material import KeyMaterial
 
 logger = logging.getLogger(__name__)
 _CHECK_INTERVAL_S: Final = 2.0
@@ -111,6 +113,9 @@ class CertificateStore:
         logger.warning("The certificate of %s of listener %s %s at %s", key.subject, self.name, verb, key.expires)
 
     def _load(self) -> TlsMaterial:
+        # Imported late: servers import this module, and one without TLS needs no cryptography, which takes 8 MB.
+        from tidelog_foundation.security.key_material import load_authorities, load_key_material
+
         settings = self.settings
         try:
             key = load_key_material(settings)

@@ -6,13 +6,13 @@ import re
 import secrets
 import ssl
 import tempfile
-from typing import Final
-
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+from typing import TYPE_CHECKING, Final
 
 from tidelog_foundation.errors import ConfigError
-from tidelog_foundation.security.key_material import KeyMaterial
 from tidelog_foundation.security.ssl_settings import NONE, REQUIRED, TLS_1_2, TLS_1_3, SslSettings
+
+if TYPE_CHECKING:
+    from tidelog_foundation.security.key_material import KeyMaterial
 
 _VERSIONS: Final = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
 _TLS_1_3_SUITES: Final = frozenset(("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"))
@@ -118,6 +118,9 @@ def _openssl_name(suite: str) -> str:
 
 def _load_chain(context: ssl.SSLContext, material: KeyMaterial) -> None:
     """Load a key and its chain through a temporary file, as Python requires; the key in the file is encrypted."""
+    # Imported late: a process without a key needs no cryptography.
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+
     token = secrets.token_hex(_TOKEN_BYTES)
     with tempfile.NamedTemporaryFile(prefix="tidelog-", suffix=".pem") as file:
         file.write(material.key_pem(BestAvailableEncryption(token.encode())) + material.chain_pem)

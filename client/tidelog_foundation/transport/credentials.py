@@ -8,12 +8,10 @@ from typing import Any, Final, cast
 
 import grpc
 import grpc.aio
-from cryptography import x509
 
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.security.certificate_store import CertificateStore, TlsMaterial
-from tidelog_foundation.security.distinguished_name import distinguished_name
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
 from tidelog_foundation.security.ssl_settings import REQUESTED, REQUIRED, TLS_1_2, TLS_1_3, SslSettings
 
@@ -56,6 +54,11 @@ def identify_callers(settings: SslSettings) -> Callable[[grpc.aio.ServicerContex
 
     The function raises TidelogError with SASL_AUTHENTICATION_FAILED if no rule maps the certificate.
     """
+    # Imported late: a server without TLS needs no cryptography.
+    from cryptography import x509
+
+    from tidelog_foundation.security.distinguished_name import distinguished_name
+
     mapping = PrincipalMapping(settings.ssl_principal_mapping_rules)
 
     @functools.lru_cache(_KNOWN_PEERS)

@@ -20,10 +20,9 @@ from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.waiting import watch_waits
 from tidelog_node.coordination.calls import CallBounds
 from tidelog_node.coordination.internal_topics import partition_for
-from tidelog_node.coordination.rocks_view import ViewFailedError
 from tidelog_node.coordination.shard_driver import ShardDriver, ShardEnvironment
 from tidelog_node.coordination.shard_kind import CommandT, NewsT, RequestT, ResponseT, ShardCore, ShardKind
-from tidelog_node.coordination.views import ShardViews, View
+from tidelog_node.coordination.views import ShardViews, View, ViewFailedError
 from tidelog_node.event_loop import Clock
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry
 from tidelog_node.replication import LeaderState

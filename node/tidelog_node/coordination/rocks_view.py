@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rocksdict import DBCompressionType, Options, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
 
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination.view_layout import (
     FORMAT_KEY,
     FORMAT_VERSION,
@@ -37,16 +37,13 @@ from tidelog_node.coordination.view_layout import (
     shard_of_position,
     split_entry_key,
 )
+from tidelog_node.coordination.views import ViewFailedError
 from tidelog_node.shards.events import ShardRecord
 from tidelog_node.shards.pending import PendingRecord, StoredChange
 
 logger = logging.getLogger(__name__)
 
 _MEMTABLE_BYTES = 4 * 1024**2
-
-
-class ViewFailedError(TidelogError):
-    """RocksDB failed (KAFKA_STORAGE_ERROR). The view is unusable and must be recreated."""
 
 
 class RocksView:

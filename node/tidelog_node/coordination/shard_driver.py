@@ -31,12 +31,11 @@ from tidelog_foundation.metrics import Histogram, Kind, Metric
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination.calls import WaitingCalls
-from tidelog_node.coordination.rocks_view import ViewFailedError
 from tidelog_node.coordination.shard_contents import ShardContents
 from tidelog_node.coordination.shard_kind import CommandT, NewsFeed, NewsT, RequestT, ResponseT, ShardCore, ShardKind
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
 from tidelog_node.coordination.view_layout import ViewPosition
-from tidelog_node.coordination.views import ShardViews, View
+from tidelog_node.coordination.views import ShardViews, View, ViewFailedError
 from tidelog_node.event_loop import Clock
 from tidelog_node.partitions import Partition
 from tidelog_node.replication import LeaderState

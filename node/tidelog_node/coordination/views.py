@@ -16,8 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeAlias, TypeVar
 
-from tidelog_foundation.errors import ErrorCode
-from tidelog_node.coordination.rocks_view import RocksView, ViewFailedError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
 from tidelog_node.shards.events import ShardRecord
 from tidelog_node.shards.pending import PendingRecord, StoredChange
@@ -27,6 +26,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _RETRY_S = 1.0
+
+
+class ViewFailedError(TidelogError):
+    """RocksDB failed (KAFKA_STORAGE_ERROR). The view is unusable and must be recreated."""
 
 
 class ShardStore(Protocol):
@@ -84,6 +87,9 @@ OpenView: TypeAlias = Callable[[Path, bool], View]
 
 def open_rocks_view(directory: Path, is_new: bool) -> View:
     """Open a view in RocksDB."""
+    # Imported late: RocksDB takes 8 MB, and a node without shards has no view.
+    from tidelog_node.coordination.rocks_view import RocksView
+
     return RocksView.create(directory) if is_new else RocksView.open(directory)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import re2
-
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 MAX_LENGTH: Final = 1_000
@@ -31,6 +29,8 @@ class NameRegex:
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MAX_LENGTH:
             raise _invalid(pattern, f"it has {len(pattern)} characters, and the limit is {MAX_LENGTH}")
+        import re2  # takes 1 MB, which a node without patterns saves
+
         options = re2.Options()
         options.log_errors, options.never_capture, options.max_mem = False, True, _MAX_MEMORY
         try:

@@ -19,7 +19,6 @@ from tidelog_foundation.sasl.plain import PlainLogin
 from tidelog_foundation.sasl.scram import ScramLogin
 from tidelog_foundation.sasl.scram_credentials import MECHANISMS
 from tidelog_foundation.security.contexts import client_context
-from tidelog_foundation.security.key_material import load_authorities, load_key_material
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers.link_sources import SourceLeader, SourceMetadata, SourceTopic
 from tidelog_node.kafka.client import calls
@@ -205,6 +204,9 @@ class SourceCluster:
 
 
 def _context(config: LinkConfig) -> ssl.SSLContext:
+    # Imported late: a node without TLS needs no cryptography.
+    from tidelog_foundation.security.key_material import load_authorities, load_key_material
+
     settings = config.tls
     return client_context(settings, load_key_material(settings), load_authorities(settings))
 

@@ -20,7 +20,6 @@ from tidelog_foundation.dataclass import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.security.certificate_store import CertificateStore
-from tidelog_foundation.security.distinguished_name import subject_of
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
 from tidelog_node.kafka.protocol.writer import Buffer
 from tidelog_node.kafka.server.handshakes import Handshakes
@@ -220,6 +219,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         certificate = self._ssl.getpeercert(binary_form=True)
         if certificate is None or self._tls.mapping is None:
             return ANONYMOUS
+        # Imported late: a node without TLS needs no cryptography. The listener's certificates have loaded it.
+        from tidelog_foundation.security.distinguished_name import subject_of
+
         return self._tls.mapping.principal_of(subject_of(certificate))
 
     def _read(self) -> None:

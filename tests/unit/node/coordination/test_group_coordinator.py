@@ -11,7 +11,8 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, coordinator, shard_driver
 from tidelog_node.coordination.internal_topics import java_hash, partition_for
-from tidelog_node.coordination.rocks_view import ShardView, ViewFailedError
+from tidelog_node.coordination.rocks_view import ShardView
+from tidelog_node.coordination.views import ViewFailedError
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.events import TimingsChanged, TopicsChanged
 from tidelog_node.groups.messages import (

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.coordination.rocks_view import RocksView, ViewFailedError
+from tidelog_node.coordination.rocks_view import RocksView
 from tidelog_node.coordination.view_layout import (
     FORMAT_KEY,
     ShardName,
@@ -15,6 +15,7 @@ from tidelog_node.coordination.view_layout import (
     entry_key,
     split_entry_key,
 )
+from tidelog_node.coordination.views import ViewFailedError
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, encode_key
 from tidelog_node.shards.events import ShardRecord
 from tidelog_node.shards.pending import PendingRecord, StoredChange
