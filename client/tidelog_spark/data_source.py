@@ -12,10 +12,14 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_spark.worker import end_in_silence
 
 if TYPE_CHECKING:
     from tidelog_spark.sink.writer import TidelogBatchWriter, TidelogStreamWriter
     from tidelog_spark.source.reader import TidelogReader, TidelogStreamReader
+
+# Every worker that Spark uses for the data source imports this module before it does anything else.
+end_in_silence()
 
 
 class TidelogDataSource(DataSource):

@@ -11,7 +11,6 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
@@ -130,24 +129,7 @@ def _stop(created: SparkSession) -> None:
     # Java may have ended before, for example at Ctrl-C.
     with contextlib.suppress(Py4JError, OSError):
         if created.sparkContext._jsc is not None:
-            _end_idle_workers(created)
             created.stop()
-
-
-def _end_idle_workers(spark: SparkSession) -> None:
-    """Kill the workers of a session that runs nothing.
-
-    Spark closes their sockets before it has them killed. Over Unix domain sockets, a worker that reads the end first
-    answers that it could not read, to nobody, and prints that its pipe is broken.
-    """
-    context = spark.sparkContext
-    if context.statusTracker().getActiveJobsIds() or spark.streams.active:
-        return
-    jvm: Any = context._jvm
-    for daemon in jvm.java.lang.ProcessHandle.current().children().toArray():
-        if "pyspark.daemon" in daemon.info().commandLine().orElse(""):
-            for worker in daemon.children().toArray():
-                worker.destroyForcibly()
 
 
 @contextlib.contextmanager
