@@ -53,9 +53,8 @@ else:
                 init=False, repr=False, eq=False, frozen=frozen and is_derived, kw_only=kw_only, slots=slots
             )(cls)
             made.__dataclass_params__.frozen = frozen
-            methods = _Methods(made, names, {"init": init, "eq": eq, "order": order, "frozen": frozen, "slots": slots})
             for name in names:
-                setattr(made, name, _Deferred(methods, name))
+                setattr(made, name, _Deferred(made, name, frozen=frozen, slots=slots))
             if eq and not frozen and not _has_own_hash(made):
                 made.__hash__ = None
             return made
@@ -63,37 +62,38 @@ else:
         return decorate
 
 
-class _Methods:
-    """The methods of a class that are not generated yet."""
-
-    __slots__ = ("_names", "_options", "_owner")
-
-    def __init__(self, owner: type, names: list[str], options: dict[str, bool]) -> None:
-        self._owner = owner
-        self._names = names
-        self._options = options
-
-    def generated(self, name: str) -> Any:
-        """Return a method of the class. The first call generates all, two at the same time the same twice."""
-        owner = self._owner
-        if isinstance(owner.__dict__[name], _Deferred):
-            twin: type = dataclasses.dataclass(**self._options, match_args=False)(_without_methods(owner))
-            for each in self._names:
-                setattr(owner, each, twin.__dict__[each])
-        return owner.__dict__[name]
-
-
 class _Deferred:
-    """A method of a class until it is looked up."""
+    """A method of a class that is generated when it is looked up for the first time, in two threads twice the same."""
 
-    __slots__ = ("_methods", "_name")
+    __slots__ = ("_frozen", "_name", "_owner", "_slots")
 
-    def __init__(self, methods: _Methods, name: str) -> None:
-        self._methods = methods
+    def __init__(self, owner: type, name: str, *, frozen: bool, slots: bool) -> None:
+        self._owner = owner
         self._name = name
+        self._frozen = frozen
+        self._slots = slots
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self._methods.generated(self._name).__get__(instance, owner)
+        if self._owner.__dict__[self._name] is self:
+            setattr(self._owner, self._name, self._generate())
+        return self._owner.__dict__[self._name].__get__(instance, owner)
+
+    def _generate(self) -> object:
+        name = self._name
+        compares = name not in ("__init__", "__repr__")
+        decorate = dataclasses.dataclass(
+            init=name == "__init__",
+            repr=name == "__repr__",
+            eq=compares,
+            order=name in _ORDER,
+            unsafe_hash=name == "__hash__",
+            # The other methods of a frozen class are those of any class.
+            frozen=self._frozen and name == "__init__",
+            match_args=False,
+            slots=self._slots,
+        )
+        twin: type = decorate(_without_methods(self._owner))
+        return twin.__dict__[name]
 
 
 def _generated(cls: type, *, init: bool, eq: bool, order: bool, frozen: bool) -> list[str]:

@@ -147,15 +147,24 @@ class Further(Point):
     """A class below a frozen one, which has attributes of its own."""
 
 
-def test_methods_are_generated_at_their_first_use_all_at_once() -> None:
+def test_methods_are_generated_at_their_first_use_each_alone() -> None:
     @dataclass(frozen=True, slots=True)
     class Fresh:
         x: int
 
-    deferred = Fresh.__dict__["__init__"]
-    assert not inspect.isfunction(deferred)
-    assert Fresh(1) == Fresh(1)
-    assert all(inspect.isfunction(Fresh.__dict__[name]) for name in ("__init__", "__repr__", "__eq__", "__hash__"))
+    def generated() -> list[str]:
+        names = ("__init__", "__repr__", "__eq__", "__hash__")
+        return [name for name in names if inspect.isfunction(Fresh.__dict__[name])]
+
+    assert generated() == []
+    fresh = Fresh(1)
+    assert generated() == ["__init__"]
+    assert fresh == Fresh(1)
+    assert generated() == ["__init__", "__eq__"]
+    assert len({fresh, Fresh(2)}) == 2
+    assert generated() == ["__init__", "__eq__", "__hash__"]
+    assert repr(fresh).endswith("Fresh(x=1)")
+    assert len(generated()) == 4
 
 
 def test_fields_of_the_bases_come_first() -> None:
