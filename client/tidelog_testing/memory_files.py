@@ -85,6 +85,13 @@ class MemoryFiles:
         buffer[: len(found)] = found
         return len(found)
 
+    def is_cached(self, handle: int, size: int, position: int) -> bool:
+        """Return true: all bytes are in memory."""
+        return True
+
+    def load(self, handle: int, size: int, position: int) -> None:
+        """Do nothing: all bytes are in memory."""
+
     def map(self, path: Path) -> memoryview:
         """Return a copy of a file's bytes."""
         with self._guard:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -110,6 +111,9 @@ class MemoryFiles:
         self.on_read: Callable[[Path, int, bytes], bytes] | None = None
         self.now_ms = 0
         self.operations = 0
+        self.is_cold = False
+        """True if reads would wait for the disk, until the next load."""
+        self.loads: list[tuple[int, int]] = []
         self.crash_at: int | None = None
         self.trace: list[tuple[str, Path]] | None = None
         self._is_crashed = False
@@ -185,6 +189,15 @@ class MemoryFiles:
         data = self.pread(handle, len(buffer), position)
         buffer[: len(data)] = data
         return len(data)
+
+    def is_cached(self, handle: int, size: int, position: int) -> bool:
+        return not self.is_cold
+
+    def load(self, handle: int, size: int, position: int) -> None:
+        if handle not in self._handles:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        self.loads.append((size, position))
+        self.is_cold = False
 
     def map(self, path: Path) -> memoryview:
         """Map a file. The view shows later writes; resizing the file while it is mapped raises BufferError."""

@@ -21,6 +21,7 @@ from tidelog_foundation.requests.request import Request
 from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
 from tidelog_node.event_loop import Clock, DecodingThread
 from tidelog_node.fetching import CurrentLeader
+from tidelog_node.handlers.cold_reads import ColdReads
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.link_sources import Links
 from tidelog_node.handlers.produce_admission import Turns
@@ -122,6 +123,7 @@ class NodeContext:
     replica_selector: ReplicaSelector = field(default_factory=ReplicaSelector)
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     response_budget: ResponseBudget = field(default_factory=ResponseBudget)
+    cold_reads: ColdReads = field(default_factory=ColdReads)
     produce_turns: Turns[Partition] = field(default_factory=Turns)
     transaction_turns: Turns[str] = field(default_factory=Turns)
     """The produce requests that wait for the verification of a transaction, by transactional id."""

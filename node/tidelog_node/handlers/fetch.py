@@ -10,7 +10,7 @@ meanwhile. A later request of its session ends it, as it ends a waiting one.
 from __future__ import annotations
 
 import functools
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidelog_foundation.authorization import Access
@@ -20,6 +20,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers import follower_poll
+from tidelog_node.handlers.cold_reads import uncached_records
 from tidelog_node.handlers.consumer_read import read_at_once
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.fetch_in_progress import FetchInProgress
@@ -27,6 +28,7 @@ from tidelog_node.handlers.fetch_item import FetchItem
 from tidelog_node.handlers.fetch_sessions import OpenSession, is_full
 from tidelog_node.handlers.follower_poll import BegunPoll, begin_poll
 from tidelog_node.handlers.response_budget import ResponseBudget
+from tidelog_node.log.segments.batch_file import UncachedBytes
 from tidelog_node.quotas.usage import RequestUsage
 
 T = TypeVar("T")
@@ -59,7 +61,8 @@ def begin_fetch(
 ) -> T | Pending[T] | Coroutine[Any, Any, T]:
     """Answer a fetch now if it need not wait, else later. The caller may cancel the wait at any time.
 
-    A fetch with more than ``MANY`` changed partitions is a coroutine that yields to other tasks.
+    A fetch with more than ``MANY`` changed partitions is a coroutine that yields to other tasks, and one whose records
+    are on the disk a coroutine that waits for them (:mod:`tidelog_node.handlers.cold_reads`).
 
     ``translate`` creates the caller's response. It is called once, right after the records were read. The caller counts
     its bytes in the node's budget as soon as it has it. ``usage`` counts them for the quotas of a consumer: if they
@@ -75,6 +78,29 @@ def begin_fetch(
     if asked is not None and asked.ends_wait:
         context.fetch_sessions.end_wait(asked.id, asked.epoch, request.owner)
         return translate(FetchResponse(session_id=asked.id))
+    uncached = uncached_records(request, context.partitions, context.metadata, context.fetch_max_bytes)
+    if uncached:
+        return _begin_when_loaded(context, request, translate, usage, uncached)
+    return _begin(context, request, translate, usage)
+
+
+async def _begin_when_loaded(
+    context: NodeContext,
+    request: FetchRequest,
+    translate: Translation[T],
+    usage: RequestUsage | None,
+    uncached: Sequence[UncachedBytes],
+) -> T:
+    await context.cold_reads.load(uncached)
+    answer = _begin(context, request, translate, usage)
+    if isinstance(answer, Pending | Coroutine):
+        return await answer
+    return answer
+
+
+def _begin(
+    context: NodeContext, request: FetchRequest, translate: Translation[T], usage: RequestUsage | None
+) -> T | Pending[T] | Coroutine[Any, Any, T]:
     if usage is None and (read := read_at_once(context, request)) is not None:
         return translate(read)
     if len(request.wanted) + len(request.forgotten) > MANY:

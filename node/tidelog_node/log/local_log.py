@@ -29,6 +29,7 @@ from tidelog_node.log.config import LogConfig
 from tidelog_node.log.directory.deletion import DelayedDeletion
 from tidelog_node.log.disk.files import Buffer, Files, storage_error, storage_errors
 from tidelog_node.log.epochs import LeaderEpochCache
+from tidelog_node.log.segments.batch_file import UncachedBytes
 from tidelog_node.log.segments.file_names import INDEX_SUFFIXES
 from tidelog_node.log.segments.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
 from tidelog_node.log.segments.segment import Segment
@@ -182,6 +183,14 @@ class LocalLog:
             if found is not None:
                 return found
         return b""
+
+    def uncached(self, offset: int, max_bytes: int) -> UncachedBytes | None:
+        """Return the bytes of :meth:`read` that are not in the system's memory; None also if they cannot be read."""
+        try:
+            return next(iter(self.segments.from_offset(offset))).uncached(offset, max_bytes)
+        except (OSError, TidelogError):
+            # The read itself meets the error, and reports it.
+            return None
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batches that end above ``offset``, which is not below the first segment.

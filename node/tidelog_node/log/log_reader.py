@@ -12,6 +12,7 @@ from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers.entries import ProducerEntry
+from tidelog_node.log.segments.batch_file import UncachedBytes
 from tidelog_node.log.segments.indexes import NO_TIMESTAMP
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.log.segments.transaction_index import AbortedTransaction
@@ -23,6 +24,9 @@ from tidelog_node.log.timestamps import (
     search_greatest,
     search_timestamp,
 )
+
+_RECENT_BYTES = 32 << 20
+"""The end of a log that is taken to be in the system's memory, since it was written a moment ago."""
 
 
 class LogReader:
@@ -105,6 +109,20 @@ class LogReader:
                 f" and log end {local.log_end_offset}",
             )
         return local.read(offset, max_bytes, end_offset) if offset < min(end_offset, local.log_end_offset) else b""
+
+    def is_far_behind(self, offset: int) -> bool:
+        """Return whether the records at an offset may have left the system's memory: many bytes, by their average size,
+        follow them.
+        """
+        start, end, size = self._log_start_offset, self._local.log_end_offset, self._local.segments.size_in_bytes
+        return start <= offset < end and (end - offset) * size > _RECENT_BYTES * (end - start)
+
+    def uncached(self, offset: int, max_bytes: int) -> UncachedBytes | None:
+        """Return the bytes of :meth:`read` that it would wait for the disk for; None if there are none, or for errors.
+
+        Only the records of readers that are far behind are looked for.
+        """
+        return self._local.uncached(offset, max_bytes) if self.is_far_behind(offset) else None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, int]:
         """Return the largest epoch not above ``epoch`` and its end offset; (-1, -1) if unknown (KIP-101)."""

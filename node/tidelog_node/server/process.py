@@ -480,6 +480,8 @@ class Node:
         wait.note("client requests are being answered")
         await asyncio.gather(self._stop_servers(_STOP_GRACE_S), self._kafka.stop(_STOP_GRACE_S))
         self._decoding.close()
+        if self.context is not None:
+            self.context.cold_reads.close()
         wait.note("logs are being written to disk")
         await self._registry.close()
         await self._registry.checkpoints.write()

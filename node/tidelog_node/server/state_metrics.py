@@ -30,7 +30,13 @@ FETCH_SESSIONS: Final = Metric(
     "The incremental fetch sessions of followers and consumers.",
     kafka=("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",),
 )
-METRICS: Final = (FENCED, EPOCH, APPLIED, FETCH_SESSIONS, REFUSED)
+COLD_FETCHES: Final = Metric(
+    "tidelog_cold_fetches_total", Kind.COUNTER, "Fetches that waited for records to be read from the disk."
+)
+COLD_BYTES: Final = Metric(
+    "tidelog_cold_fetched_bytes_total", Kind.COUNTER, "Bytes of records for which fetches waited for the disk."
+)
+METRICS: Final = (FENCED, EPOCH, APPLIED, FETCH_SESSIONS, COLD_FETCHES, COLD_BYTES, REFUSED)
 
 
 class StateMetrics:
@@ -55,4 +61,6 @@ class StateMetrics:
         yield EPOCH.of(self._lifecycle.broker_epoch)
         yield APPLIED.of(self._metadata.image.offset)
         yield FETCH_SESSIONS.of(0 if context is None else len(context.fetch_sessions.cache))
+        yield COLD_FETCHES.of(0 if context is None else context.cold_reads.fetches)
+        yield COLD_BYTES.of(0 if context is None else context.cold_reads.bytes)
         yield REFUSED.of(self._grpc.refused)

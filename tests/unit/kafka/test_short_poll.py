@@ -19,6 +19,7 @@ from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
+from tidelog_node.handlers import fetch as fetch_module
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import VERSIONS
@@ -28,6 +29,7 @@ from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.server.connection import Connection
 from tidelog_node.kafka.server.short_way import short_way_of
+from tidelog_node.log import log_reader
 from tidelog_node.replication.events import FollowerFetched
 from tidelog_quorum.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 
@@ -340,6 +342,18 @@ def test_polls_take_the_short_way(tmp_path, monkeypatch: pytest.MonkeyPatch) -> 
     records = [decode_response(Reader(memoryview(answer), HEAD_BYTES), VERSION) for answer in answers]
     assert len(records) >= 7
     assert all(response.size > 0 for response in records[1:])
+
+
+def test_polls_of_records_that_may_be_on_the_disk_take_the_general_way(tmp_path, monkeypatch) -> None:
+    steps = [PLAIN, ("append", 0, 5)] * 3 + [("fetch", FETCH | {"back": 1, "waits_on": False}), PLAIN]
+    both = [asyncio.run(history(tmp_path / "near", steps, is_short=True))]
+    looked = []
+    look = fetch_module.uncached_records
+    monkeypatch.setattr(fetch_module, "uncached_records", lambda *asked: looked.append(1) or look(*asked))
+    monkeypatch.setattr(log_reader, "_RECENT_BYTES", 0)
+    both.append(asyncio.run(history(tmp_path / "far", steps, is_short=True)))
+    assert both[0] == both[1]
+    assert len(looked) > 1, "the poll that is behind the end is looked at, and not only the one that opens the session"
 
 
 def test_slow_polls_are_reported(tmp_path, monkeypatch, caplog: pytest.LogCaptureFixture) -> None:

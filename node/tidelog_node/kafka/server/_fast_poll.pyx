@@ -274,6 +274,8 @@ cdef class HeldPoll:
         end = log.log_end_offset
         if self._offset == <int64_t>end:
             return True
+        if log.is_far_behind(self._offset):  # The records may have to come from the disk.
+            return False
         try:
             self._read = log.read(self._offset, most, end)
         except Exception:  # The way of all others meets it again, and answers or logs it.

@@ -19,6 +19,12 @@ from typing import Protocol
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 TEMPORARY_SUFFIX = ".tmp"
+_NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+"""The flag of Linux for reads that fail instead of waiting for the disk."""
+_READ_AHEAD_BYTES = 128 << 10
+"""The bytes that Linux reads with the first of them, unless the disk has another setting."""
+_ADVISED_BYTES = 512 << 10
+"""Linux ignores the rest of larger advice."""
 Buffer = bytes | bytearray | memoryview
 """Contiguous bytes to write."""
 
@@ -50,6 +56,12 @@ class Files(Protocol):
 
     def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
         """Fill a buffer from a position and return the number of bytes read; fewer only at the end of the file."""
+
+    def is_cached(self, handle: int, size: int, position: int) -> bool:
+        """Return false if a read of these bytes would wait for the disk, as far as the system tells."""
+
+    def load(self, handle: int, size: int, position: int) -> None:
+        """Read these bytes into the system's memory, and begin to read as many behind them. Blocks meanwhile."""
 
     def map(self, path: Path) -> memoryview:
         """Map a file, which must keep its size while the view lives; an empty file gives an empty view."""
@@ -122,6 +134,28 @@ class OperatingSystemFiles:
                 break
             done += count
         return done
+
+    def is_cached(self, handle: int, size: int, position: int) -> bool:
+        """Look for a byte of each step. True also where the system or the file system does not tell."""
+        if _NO_WAIT is None:
+            return True
+        byte = bytearray(1)
+        try:
+            for each in range(position, position + size, _READ_AHEAD_BYTES):
+                os.preadv(handle, (byte,), each, _NO_WAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def load(self, handle: int, size: int, position: int) -> None:
+        """Ask for all bytes at once, so that the disk is never idle, and wait for them step by step."""
+        if hasattr(os, "posix_fadvise"):
+            for each in range(position, position + 2 * size, _ADVISED_BYTES):
+                os.posix_fadvise(handle, each, _ADVISED_BYTES, os.POSIX_FADV_WILLNEED)
+        for each in (*range(position, position + size, _READ_AHEAD_BYTES), position + size - 1):
+            os.pread(handle, 1, each)
 
     def map(self, path: Path) -> memoryview:
         """Map a file for reading; the mapping ends with the last view of it."""

@@ -29,6 +29,8 @@ class MovingFiles:
         self.pwritev = files.pwritev
         self.pread = files.pread
         self.readinto = files.readinto
+        self.is_cached = files.is_cached
+        self.load = files.load
         self.truncate = files.truncate
         self.allocate = files.allocate
         self.modified_ms = files.modified_ms

@@ -7,9 +7,11 @@ may be created after the object, before the first append.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records import HEADER_SIZE, RecordBatchHeader, parse_header, scan_batches
@@ -19,6 +21,21 @@ _HEADER_WINDOW = 8192
 _SCAN_WINDOW = 256 << 10
 _CLOSED = -1
 _NOT_THERE = -2
+
+
+class UncachedBytes(NamedTuple):
+    """Bytes of a file that a read would wait for."""
+
+    files: Files
+    handle: int
+    size: int
+    position: int
+
+    def load(self) -> None:
+        """Read the bytes into the system's memory, in any thread. Nothing happens if the file was closed meanwhile."""
+        # Its number may belong to another file by now, which is then read in vain.
+        with contextlib.suppress(OSError):
+            self.files.load(self.handle, self.size, self.position)
 
 
 class BatchFile:
@@ -110,6 +127,13 @@ class BatchFile:
         if len(data) != size:
             raise OSError(errno.EIO, f"{len(data)} of {size} bytes could be read at byte {position}")
         return data
+
+    def uncached(self, size: int, position: int) -> UncachedBytes | None:
+        """Return at most ``size`` bytes if the system's memory lacks some of them, else None. Raises OSError."""
+        size = min(size, self.size - position)
+        if size <= 0 or self._files.is_cached(self._handle, size, position):
+            return None
+        return UncachedBytes(self._files, self._handle, size, position)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:
         """Yield position and header of each batch, from a batch's position to the end.

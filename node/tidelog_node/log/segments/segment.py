@@ -16,7 +16,7 @@ from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.disk.files import Buffer, Files, remove_if_there
-from tidelog_node.log.segments.batch_file import BatchFile
+from tidelog_node.log.segments.batch_file import BatchFile, UncachedBytes
 from tidelog_node.log.segments.file_names import (
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
@@ -235,6 +235,13 @@ class Segment:
         if stop - start > max_bytes:
             stop = self._stop_before(start + max_bytes, start + first.size_in_bytes)
         return self._batches.read(stop - start, start)
+
+    def uncached(self, offset: int, max_bytes: int) -> UncachedBytes | None:
+        """Return the bytes of :meth:`read` that it would wait for, a few before them included; None if there are none.
+
+        Raises OSError, and CorruptRecordError for wrong indexes.
+        """
+        return self._batches.uncached(max_bytes, self.indexes.lookup()[0].lookup(offset)[1])
 
     def read_at(self, position: int, size: int) -> bytes:
         """Return exactly ``size`` bytes from a position."""

@@ -1,0 +1,150 @@
+"""A fetch of records that are on the disk waits for a thread, while the loop serves others."""
+
+import asyncio
+import functools
+import inspect
+import threading
+from types import SimpleNamespace
+
+import pytest
+from unit.node.handlers.test_fetch_session_model import BATCH, World
+
+from tidelog_node.fetching import FetchRequest, FetchSpec
+from tidelog_node.handlers.fetch import begin_fetch
+from tidelog_node.log import log_reader
+from tidelog_node.log.segments.batch_file import BatchFile, UncachedBytes
+
+SIZE = len(BATCH)
+BATCHES = 4
+
+
+def in_loop(test):
+    """Run a test in an event loop."""
+
+    @functools.wraps(test)
+    def run(*arguments, **named):
+        asyncio.run(test(*arguments, **named))
+
+    return run
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """Return a node whose partitions have committed batches, and whose readers are all far behind."""
+    monkeypatch.setattr(log_reader, "_RECENT_BYTES", 0)
+    world = World(has_sessions=False)
+    for index in world.partitions:
+        world.register(index, epoch=0, isr=(1,))
+        for _ in range(BATCHES):
+            world.append(index)
+    yield world
+    world.context.cold_reads.close()
+
+
+def files_of(world, index=0):
+    return world.partitions[index].log._local._files
+
+
+def request(*indexes, offset=0, max_bytes=1 << 20, partition_bytes=1 << 20, **more):
+    spec = FetchSpec(b"", offset, partition_bytes)
+    return FetchRequest({("t", index): spec for index in indexes or (0,)}, max_bytes, **more)
+
+
+def begin(world, asked):
+    return begin_fetch(world.context, asked, lambda response: response)
+
+
+def records(response, position=0):
+    return response.topics["t"][position].records
+
+
+@in_loop
+async def test_records_on_the_disk_are_loaded_by_a_thread(world):
+    files_of(world).is_cold = True
+    answer = begin(world, request())
+    assert inspect.iscoroutine(answer)
+    assert records(await answer) == b"".join(records(begin(world, request(offset=n)))[:SIZE] for n in range(BATCHES))
+    assert files_of(world).loads == [(BATCHES * SIZE, 0)]
+    assert (world.context.cold_reads.fetches, world.context.cold_reads.bytes) == (1, BATCHES * SIZE)
+
+
+@in_loop
+async def test_records_in_memory_are_answered_at_once(world):
+    assert len(records(begin(world, request()))) == BATCHES * SIZE
+    assert files_of(world).loads == []
+
+
+@in_loop
+async def test_readers_near_the_end_are_answered_at_once(world, monkeypatch):
+    files_of(world).is_cold = True
+    monkeypatch.setattr(log_reader, "_RECENT_BYTES", 2 * SIZE)
+    assert len(records(begin(world, request(offset=2)))) == 2 * SIZE
+    assert inspect.iscoroutine(late := begin(world, request(offset=1)))
+    assert len(records(await late)) == 3 * SIZE
+
+
+@pytest.mark.parametrize("offset", [-1, BATCHES, BATCHES + 1])
+@in_loop
+async def test_offsets_without_records_load_nothing(world, offset):
+    files_of(world).is_cold = True
+    assert not inspect.iscoroutine(begin(world, request(offset=offset)))
+
+
+@in_loop
+async def test_no_more_is_loaded_than_the_fetch_may_read(world):
+    for index in (0, 1, 2):
+        files_of(world, index).is_cold = True
+    await begin(world, request(0, 1, 2, max_bytes=3 * SIZE, partition_bytes=2 * SIZE))
+    assert [files_of(world, index).loads for index in (0, 1, 2)] == [[(2 * SIZE, 0)], [(SIZE, 0)], []]
+
+
+@in_loop
+async def test_loop_serves_others_while_a_thread_reads(world):
+    files, begun, done = files_of(world), threading.Event(), threading.Event()
+    load = files.load
+
+    def slow(handle, size, position):
+        begun.set()
+        assert done.wait(10)
+        load(handle, size, position)
+
+    files.load, files.is_cold = slow, True
+    waiting = asyncio.ensure_future(begin(world, request()))
+    assert await asyncio.to_thread(begun.wait, 10)
+    assert len(records(begin(world, request(1)))) == BATCHES * SIZE
+    assert not waiting.done()
+    done.set()
+    assert len(records(await waiting)) == BATCHES * SIZE
+
+
+@in_loop
+async def test_follower_waits_for_the_disk_too(world):
+    files_of(world).is_cold = True
+    answer = begin(world, request(replica=(2, 10)))
+    assert inspect.iscoroutine(answer)
+    assert len(records(await answer)) == BATCHES * SIZE
+
+
+def access(*, is_remembered):
+    """Return the permissions of a caller that may read all topics, of which the node remembers them or not."""
+    return SimpleNamespace(remembers=lambda right, topic: is_remembered, has=lambda right, topic: True)
+
+
+@in_loop
+async def test_disk_is_not_read_for_callers_whose_permission_is_not_known(world):
+    files_of(world).is_cold = True
+    assert not inspect.iscoroutine(begin(world, request(replica=(2, 10), is_denied=True)))
+    assert not inspect.iscoroutine(begin(world, request(access=access(is_remembered=False))))
+    answer = begin(world, request(access=access(is_remembered=True)))
+    assert len(records(await answer)) == BATCHES * SIZE
+
+
+@in_loop
+async def test_file_that_is_gone_is_not_loaded(world):
+    file = world.partitions[0].log._local.segments.active._batches
+    assert isinstance(file, BatchFile)
+    files_of(world).is_cold = True
+    uncached = file.uncached(SIZE, 0)
+    assert uncached == UncachedBytes(files_of(world), file._handle, SIZE, 0)
+    uncached._replace(handle=-5).load()
+    assert files_of(world).is_cold
