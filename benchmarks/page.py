@@ -25,6 +25,7 @@ KAFKA_TLS = KAFKA.with_name("kafka-tls.json")
 KAFKA_ABUSE = KAFKA.with_name("kafka-abuse.json")
 KAFKA_SPARK = KAFKA.with_name("kafka-spark.json")
 KAFKA_SCALE = KAFKA.with_name("kafka-scale.json")
+KAFKA_MANY = KAFKA.with_name("kafka-many.json")
 KAFKA_CONNECTORS = KAFKA.with_name("kafka-connectors.json")
 AUTHORIZATION = KAFKA.with_name("authorization.json")
 _TABLES = {
@@ -35,6 +36,7 @@ _TABLES = {
     "results beside a greedy client": KAFKA_ABUSE,
     "results of Spark next to Kafka": KAFKA_SPARK,
     "results of small requests and scale next to Kafka": KAFKA_SCALE,
+    "results of many partitions and clients next to Kafka": KAFKA_MANY,
     "results of connectors next to Kafka Connect": KAFKA_CONNECTORS,
     "results of authorization": AUTHORIZATION,
     "results of Python versions": PYTHONS,
