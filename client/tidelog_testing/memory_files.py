@@ -89,7 +89,7 @@ class MemoryFiles:
         """Return true: all bytes are in memory."""
         return True
 
-    def load(self, handle: int, size: int, position: int) -> None:
+    def read_ahead(self, handle: int, size: int, position: int) -> None:
         """Do nothing: all bytes are in memory."""
 
     def map(self, path: Path) -> memoryview:

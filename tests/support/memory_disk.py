@@ -111,9 +111,9 @@ class MemoryFiles:
         self.on_read: Callable[[Path, int, bytes], bytes] | None = None
         self.now_ms = 0
         self.operations = 0
-        self.is_cold = False
-        """True if reads would wait for the disk, until the next load."""
-        self.loads: list[tuple[int, int]] = []
+        self.cached_to: int | None = None
+        """The position in each file from which a read would wait for the disk, None if none would."""
+        self.read_aheads: list[tuple[int, int]] = []
         self.crash_at: int | None = None
         self.trace: list[tuple[str, Path]] | None = None
         self._is_crashed = False
@@ -191,13 +191,13 @@ class MemoryFiles:
         return len(data)
 
     def is_cached(self, handle: int, size: int, position: int) -> bool:
-        return not self.is_cold
+        return self.cached_to is None or position + size <= self.cached_to
 
-    def load(self, handle: int, size: int, position: int) -> None:
+    def read_ahead(self, handle: int, size: int, position: int) -> None:
         if handle not in self._handles:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        self.loads.append((size, position))
-        self.is_cold = False
+        self.read_aheads.append((size, position))
+        self.cached_to = position + size
 
     def map(self, path: Path) -> memoryview:
         """Map a file. The view shows later writes; resizing the file while it is mapped raises BufferError."""

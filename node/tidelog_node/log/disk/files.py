@@ -60,8 +60,8 @@ class Files(Protocol):
     def is_cached(self, handle: int, size: int, position: int) -> bool:
         """Return false if a read of these bytes would wait for the disk, as far as the system tells."""
 
-    def load(self, handle: int, size: int, position: int) -> None:
-        """Read these bytes into the system's memory, and begin to read as many behind them. Blocks meanwhile."""
+    def read_ahead(self, handle: int, size: int, position: int) -> None:
+        """Begin to read these bytes into the system's memory."""
 
     def map(self, path: Path) -> memoryview:
         """Map a file, which must keep its size while the view lives; an empty file gives an empty view."""
@@ -149,13 +149,11 @@ class OperatingSystemFiles:
             return True
         return True
 
-    def load(self, handle: int, size: int, position: int) -> None:
-        """Ask for all bytes at once, so that the disk is never idle, and wait for them step by step."""
+    def read_ahead(self, handle: int, size: int, position: int) -> None:
+        """Advise the system, if it takes advice."""
         if hasattr(os, "posix_fadvise"):
-            for each in range(position, position + 2 * size, _ADVISED_BYTES):
-                os.posix_fadvise(handle, each, _ADVISED_BYTES, os.POSIX_FADV_WILLNEED)
-        for each in (*range(position, position + size, _READ_AHEAD_BYTES), position + size - 1):
-            os.pread(handle, 1, each)
+            for each in range(position, position + size, _ADVISED_BYTES):
+                os.posix_fadvise(handle, each, min(_ADVISED_BYTES, position + size - each), os.POSIX_FADV_WILLNEED)
 
     def map(self, path: Path) -> memoryview:
         """Map a file for reading; the mapping ends with the last view of it."""

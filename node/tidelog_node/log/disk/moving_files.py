@@ -30,7 +30,7 @@ class MovingFiles:
         self.pread = files.pread
         self.readinto = files.readinto
         self.is_cached = files.is_cached
-        self.load = files.load
+        self.read_ahead = files.read_ahead
         self.truncate = files.truncate
         self.allocate = files.allocate
         self.modified_ms = files.modified_ms

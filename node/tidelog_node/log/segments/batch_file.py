@@ -32,10 +32,15 @@ class UncachedBytes(NamedTuple):
     position: int
 
     def load(self) -> None:
-        """Read the bytes into the system's memory, in any thread. Nothing happens if the file was closed meanwhile."""
+        """Read the bytes into the system's memory, in any thread, and begin to read as many behind them.
+
+        Nothing happens if the file was closed meanwhile.
+        """
         # Its number may belong to another file by now, which is then read in vain.
         with contextlib.suppress(OSError):
-            self.files.load(self.handle, self.size, self.position)
+            self.files.read_ahead(self.handle, 2 * self.size, self.position)
+            # The disk reads them in their order. One call waits for the interpreter once.
+            self.files.pread(self.handle, 1, self.position + self.size - 1)
 
 
 class BatchFile:
@@ -129,11 +134,19 @@ class BatchFile:
         return data
 
     def uncached(self, size: int, position: int) -> UncachedBytes | None:
-        """Return at most ``size`` bytes if the system's memory lacks some of them, else None. Raises OSError."""
+        """Return at most ``size`` bytes if the system's memory lacks some of them. Raises OSError.
+
+        Else return None, and begin to read as many behind them, for the reader's next request.
+        """
+        files, handle = self._files, self._handle
         size = min(size, self.size - position)
-        if size <= 0 or self._files.is_cached(self._handle, size, position):
-            return None
-        return UncachedBytes(self._files, self._handle, size, position)
+        if size > 0 and not files.is_cached(handle, size, position):
+            return UncachedBytes(files, handle, size, position)
+        position += size
+        size = min(size, self.size - position)
+        if size > 0 and not files.is_cached(handle, size, position):
+            files.read_ahead(handle, size, position)
+        return None
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:
         """Yield position and header of each batch, from a batch's position to the end.

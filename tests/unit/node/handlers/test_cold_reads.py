@@ -60,23 +60,23 @@ def records(response, position=0):
 
 @in_loop
 async def test_records_on_the_disk_are_loaded_by_a_thread(world):
-    files_of(world).is_cold = True
+    files_of(world).cached_to = 0
     answer = begin(world, request())
     assert inspect.iscoroutine(answer)
     assert records(await answer) == b"".join(records(begin(world, request(offset=n)))[:SIZE] for n in range(BATCHES))
-    assert files_of(world).loads == [(BATCHES * SIZE, 0)]
+    assert files_of(world).read_aheads == [(2 * BATCHES * SIZE, 0)]
     assert (world.context.cold_reads.fetches, world.context.cold_reads.bytes) == (1, BATCHES * SIZE)
 
 
 @in_loop
 async def test_records_in_memory_are_answered_at_once(world):
     assert len(records(begin(world, request()))) == BATCHES * SIZE
-    assert files_of(world).loads == []
+    assert files_of(world).read_aheads == []
 
 
 @in_loop
 async def test_readers_near_the_end_are_answered_at_once(world, monkeypatch):
-    files_of(world).is_cold = True
+    files_of(world).cached_to = 0
     monkeypatch.setattr(log_reader, "_RECENT_BYTES", 2 * SIZE)
     assert len(records(begin(world, request(offset=2)))) == 2 * SIZE
     assert inspect.iscoroutine(late := begin(world, request(offset=1)))
@@ -86,29 +86,29 @@ async def test_readers_near_the_end_are_answered_at_once(world, monkeypatch):
 @pytest.mark.parametrize("offset", [-1, BATCHES, BATCHES + 1])
 @in_loop
 async def test_offsets_without_records_load_nothing(world, offset):
-    files_of(world).is_cold = True
+    files_of(world).cached_to = 0
     assert not inspect.iscoroutine(begin(world, request(offset=offset)))
 
 
 @in_loop
 async def test_no_more_is_loaded_than_the_fetch_may_read(world):
     for index in (0, 1, 2):
-        files_of(world, index).is_cold = True
+        files_of(world, index).cached_to = 0
     await begin(world, request(0, 1, 2, max_bytes=3 * SIZE, partition_bytes=2 * SIZE))
-    assert [files_of(world, index).loads for index in (0, 1, 2)] == [[(2 * SIZE, 0)], [(SIZE, 0)], []]
+    assert [files_of(world, index).read_aheads for index in (0, 1, 2)] == [[(4 * SIZE, 0)], [(2 * SIZE, 0)], []]
 
 
 @in_loop
 async def test_loop_serves_others_while_a_thread_reads(world):
     files, begun, done = files_of(world), threading.Event(), threading.Event()
-    load = files.load
+    read_ahead = files.read_ahead
 
     def slow(handle, size, position):
         begun.set()
         assert done.wait(10)
-        load(handle, size, position)
+        read_ahead(handle, size, position)
 
-    files.load, files.is_cold = slow, True
+    files.read_ahead, files.cached_to = slow, 0
     waiting = asyncio.ensure_future(begin(world, request()))
     assert await asyncio.to_thread(begun.wait, 10)
     assert len(records(begin(world, request(1)))) == BATCHES * SIZE
@@ -119,7 +119,7 @@ async def test_loop_serves_others_while_a_thread_reads(world):
 
 @in_loop
 async def test_follower_waits_for_the_disk_too(world):
-    files_of(world).is_cold = True
+    files_of(world).cached_to = 0
     answer = begin(world, request(replica=(2, 10)))
     assert inspect.iscoroutine(answer)
     assert len(records(await answer)) == BATCHES * SIZE
@@ -132,7 +132,7 @@ def access(*, is_remembered):
 
 @in_loop
 async def test_disk_is_not_read_for_callers_whose_permission_is_not_known(world):
-    files_of(world).is_cold = True
+    files_of(world).cached_to = 0
     assert not inspect.iscoroutine(begin(world, request(replica=(2, 10), is_denied=True)))
     assert not inspect.iscoroutine(begin(world, request(access=access(is_remembered=False))))
     answer = begin(world, request(access=access(is_remembered=True)))
@@ -143,8 +143,16 @@ async def test_disk_is_not_read_for_callers_whose_permission_is_not_known(world)
 async def test_file_that_is_gone_is_not_loaded(world):
     file = world.partitions[0].log._local.segments.active._batches
     assert isinstance(file, BatchFile)
-    files_of(world).is_cold = True
+    files_of(world).cached_to = 0
     uncached = file.uncached(SIZE, 0)
     assert uncached == UncachedBytes(files_of(world), file._handle, SIZE, 0)
     uncached._replace(handle=-5).load()
-    assert files_of(world).is_cold
+    assert files_of(world).cached_to == 0
+
+
+def test_records_behind_those_that_are_read_are_read_ahead(world):
+    files, file = files_of(world), world.partitions[0].log._local.segments.active._batches
+    files.cached_to = 0
+    file.uncached(SIZE, 0).load()
+    assert [file.uncached(SIZE, position * SIZE) for position in range(BATCHES)] == [None] * BATCHES
+    assert files.read_aheads == [(2 * SIZE, 0), (SIZE, 2 * SIZE), (SIZE, 3 * SIZE)]
