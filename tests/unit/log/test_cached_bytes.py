@@ -34,8 +34,8 @@ def evict(handle):
 
 
 def test_loaded_bytes_are_in_memory_and_those_far_behind_are_not(evicted):
-    UncachedBytes(OS_FILES, evicted, 512 << 10, 1 << 20).load()
-    assert OS_FILES.is_cached(evicted, 512 << 10, 1 << 20)
+    UncachedBytes(OS_FILES, evicted, 256 << 10, 1 << 20).load()
+    assert OS_FILES.is_cached(evicted, 256 << 10, 1 << 20)
     assert not OS_FILES.is_cached(evicted, 512 << 10, 3 << 20)
     assert not OS_FILES.is_cached(evicted, SIZE, 0)
 

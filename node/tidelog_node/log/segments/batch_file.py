@@ -18,6 +18,8 @@ from tidelog_foundation.records import HEADER_SIZE, RecordBatchHeader, parse_hea
 from tidelog_node.log.disk.files import Buffer, Files, write_fully, write_parts
 
 _HEADER_WINDOW = 8192
+_READ_AHEAD = 4
+"""The disk works ahead of a reader of records that are on it by so many reads."""
 _SCAN_WINDOW = 256 << 10
 _CLOSED = -1
 _NOT_THERE = -2
@@ -32,13 +34,13 @@ class UncachedBytes(NamedTuple):
     position: int
 
     def load(self) -> None:
-        """Read the bytes into the system's memory, in any thread, and begin to read as many behind them.
+        """Read the bytes into the system's memory, in any thread, and begin to read those behind them.
 
         Nothing happens if the file was closed meanwhile.
         """
         # Its number may belong to another file by now, which is then read in vain.
         with contextlib.suppress(OSError):
-            self.files.read_ahead(self.handle, 2 * self.size, self.position)
+            self.files.read_ahead(self.handle, (1 + _READ_AHEAD) * self.size, self.position)
             # The disk reads them in their order. One call waits for the interpreter once.
             self.files.pread(self.handle, 1, self.position + self.size - 1)
 
@@ -136,15 +138,16 @@ class BatchFile:
     def uncached(self, size: int, position: int) -> UncachedBytes | None:
         """Return at most ``size`` bytes if the system's memory lacks some of them. Raises OSError.
 
-        Else return None, and begin to read as many behind them, for the reader's next request.
+        Else return None, and begin to read those behind them, for the reader's next requests.
         """
         files, handle = self._files, self._handle
         size = min(size, self.size - position)
         if size > 0 and not files.is_cached(handle, size, position):
             return UncachedBytes(files, handle, size, position)
         position += size
-        size = min(size, self.size - position)
-        if size > 0 and not files.is_cached(handle, size, position):
+        size = min(_READ_AHEAD * size, self.size - position)
+        # What was read ahead before ends where this does not.
+        if size > 0 and not files.is_cached(handle, 1, position + size - 1):
             files.read_ahead(handle, size, position)
         return None
 

@@ -64,7 +64,7 @@ async def test_records_on_the_disk_are_loaded_by_a_thread(world):
     answer = begin(world, request())
     assert inspect.iscoroutine(answer)
     assert records(await answer) == b"".join(records(begin(world, request(offset=n)))[:SIZE] for n in range(BATCHES))
-    assert files_of(world).read_aheads == [(2 * BATCHES * SIZE, 0)]
+    assert files_of(world).read_aheads == [(5 * BATCHES * SIZE, 0)]
     assert (world.context.cold_reads.fetches, world.context.cold_reads.bytes) == (1, BATCHES * SIZE)
 
 
@@ -95,7 +95,7 @@ async def test_no_more_is_loaded_than_the_fetch_may_read(world):
     for index in (0, 1, 2):
         files_of(world, index).cached_to = 0
     await begin(world, request(0, 1, 2, max_bytes=3 * SIZE, partition_bytes=2 * SIZE))
-    assert [files_of(world, index).read_aheads for index in (0, 1, 2)] == [[(4 * SIZE, 0)], [(2 * SIZE, 0)], []]
+    assert [files_of(world, index).read_aheads for index in (0, 1, 2)] == [[(10 * SIZE, 0)], [(5 * SIZE, 0)], []]
 
 
 @in_loop
@@ -153,6 +153,8 @@ async def test_file_that_is_gone_is_not_loaded(world):
 def test_records_behind_those_that_are_read_are_read_ahead(world):
     files, file = files_of(world), world.partitions[0].log._local.segments.active._batches
     files.cached_to = 0
+    for _ in range(BATCHES):
+        world.append(0)
     file.uncached(SIZE, 0).load()
-    assert [file.uncached(SIZE, position * SIZE) for position in range(BATCHES)] == [None] * BATCHES
-    assert files.read_aheads == [(2 * SIZE, 0), (SIZE, 2 * SIZE), (SIZE, 3 * SIZE)]
+    assert [file.uncached(SIZE, position * SIZE) for position in range(2 * BATCHES)] == [None] * 2 * BATCHES
+    assert files.read_aheads == [(5 * SIZE, 0), (4 * SIZE, 2 * SIZE), (4 * SIZE, 3 * SIZE), (4 * SIZE, 4 * SIZE)]
