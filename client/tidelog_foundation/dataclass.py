@@ -7,6 +7,7 @@ takes most of the time in which a node starts, and a quarter of its memory.
 from __future__ import annotations
 
 import dataclasses
+from abc import update_abstractmethods
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError
 from types import new_class
@@ -57,7 +58,8 @@ else:
                 setattr(made, name, _Deferred(made, name, frozen=frozen, slots=slots))
             if eq and not frozen and not _has_own_hash(made):
                 made.__hash__ = None
-            return made
+            # The standard library has done it before these methods were there.
+            return update_abstractmethods(made)
 
         return decorate
 

@@ -30,7 +30,9 @@ def end_in_silence() -> None:
     daemon: Any = sys.modules["__main__"]
     if getattr(daemon.__spec__, "name", None) != "pyspark.daemon":
         return
-    run_once = daemon.worker
+    run_once = getattr(daemon, "worker", None)
+    if run_once is None:
+        return
 
     def run(*arguments: object) -> Any:
         try:

@@ -10,7 +10,7 @@ meanwhile. A later request of its session ends it, as it ends a waiting one.
 from __future__ import annotations
 
 import functools
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Coroutine, Generator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidelog_foundation.authorization import Access
@@ -28,7 +28,6 @@ from tidelog_node.handlers.fetch_item import FetchItem
 from tidelog_node.handlers.fetch_sessions import OpenSession, is_full
 from tidelog_node.handlers.follower_poll import BegunPoll, begin_poll
 from tidelog_node.handlers.response_budget import ResponseBudget
-from tidelog_node.log.segments.batch_file import UncachedBytes
 from tidelog_node.quotas.usage import RequestUsage
 
 T = TypeVar("T")
@@ -78,10 +77,19 @@ def begin_fetch(
     if asked is not None and asked.ends_wait:
         context.fetch_sessions.end_wait(asked.id, asked.epoch, request.owner)
         return translate(FetchResponse(session_id=asked.id))
-    uncached = uncached_records(request, context.partitions, context.metadata, context.fetch_max_bytes)
-    if uncached:
-        return _begin_when_loaded(context, request, translate, usage, uncached)
+    loading = _begin_to_load(context, request, usage)
+    if loading is not None:
+        return _begin_when_loaded(context, request, translate, usage, loading)
     return _begin(context, request, translate, usage)
+
+
+def _begin_to_load(context: NodeContext, request: FetchRequest, usage: RequestUsage | None) -> Awaitable[None] | None:
+    is_follower = request.replica is not None
+    most = min(context.fetch_max_bytes, context.response_budget.room(is_follower=is_follower))
+    if usage is not None:
+        most = min(most, usage.fetch_max_bytes)
+    uncached = uncached_records(request, context.partitions, context.metadata, context.fetch_sessions, most)
+    return context.cold_reads.begin(uncached, is_follower=is_follower) if uncached else None
 
 
 async def _begin_when_loaded(
@@ -89,9 +97,9 @@ async def _begin_when_loaded(
     request: FetchRequest,
     translate: Translation[T],
     usage: RequestUsage | None,
-    uncached: Sequence[UncachedBytes],
+    loading: Awaitable[None],
 ) -> T:
-    await context.cold_reads.load(uncached)
+    await loading
     answer = _begin(context, request, translate, usage)
     if isinstance(answer, Pending | Coroutine):
         return await answer

@@ -185,7 +185,10 @@ class LocalLog:
         return b""
 
     def uncached(self, offset: int, max_bytes: int) -> UncachedBytes | None:
-        """Return the bytes of :meth:`read` that are not in the system's memory; None also if they cannot be read."""
+        """Return the bytes of :meth:`read` that are not in the system's memory, or those to read ahead, or None.
+
+        The bytes are of the segment with the offset, and None also if they cannot be read.
+        """
         try:
             return next(iter(self.segments.from_offset(offset))).uncached(offset, max_bytes)
         except (OSError, TidelogError):

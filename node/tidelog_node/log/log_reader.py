@@ -25,7 +25,7 @@ from tidelog_node.log.timestamps import (
     search_timestamp,
 )
 
-_RECENT_BYTES = 32 << 20
+_RECENT_BYTES = 4 << 20
 """The end of a log that is taken to be in the system's memory, since it was written a moment ago."""
 
 
@@ -118,9 +118,9 @@ class LogReader:
         return start <= offset < end and (end - offset) * size > _RECENT_BYTES * (end - start)
 
     def uncached(self, offset: int, max_bytes: int) -> UncachedBytes | None:
-        """Return the bytes of :meth:`read` that it would wait for the disk for; None if there are none, or for errors.
+        """Return the bytes of :meth:`read` that it would wait for the disk for, or those to read ahead, or None.
 
-        Only the records of readers that are far behind are looked for.
+        Only the records of readers that are far behind are looked for. Errors are those of the read itself.
         """
         return self._local.uncached(offset, max_bytes) if self.is_far_behind(offset) else None
 

@@ -34,7 +34,7 @@ def evict(handle):
 
 
 def test_loaded_bytes_are_in_memory_and_those_far_behind_are_not(evicted):
-    UncachedBytes(OS_FILES, evicted, 256 << 10, 1 << 20).load()
+    UncachedBytes(OS_FILES, evicted, 256 << 10, 1 << 20, 1 << 20).load()
     assert OS_FILES.is_cached(evicted, 256 << 10, 1 << 20)
     assert not OS_FILES.is_cached(evicted, 512 << 10, 3 << 20)
     assert not OS_FILES.is_cached(evicted, SIZE, 0)
@@ -47,7 +47,7 @@ def test_written_bytes_are_in_memory(evicted):
 
 def test_bytes_behind_the_end_are_taken_for_cached(evicted):
     assert OS_FILES.is_cached(evicted, 1 << 20, SIZE)
-    UncachedBytes(OS_FILES, evicted, 1 << 20, SIZE).load()
+    UncachedBytes(OS_FILES, evicted, 1 << 20, SIZE, 0).load()
 
 
 def test_a_system_that_does_not_tell_is_taken_to_have_all_in_memory(evicted, monkeypatch):
@@ -57,6 +57,6 @@ def test_a_system_that_does_not_tell_is_taken_to_have_all_in_memory(evicted, mon
 
 def test_closed_files_are_taken_for_cached_and_are_not_loaded():
     assert OS_FILES.is_cached(-1, SIZE, 0)
-    UncachedBytes(OS_FILES, -1, SIZE, 0).load()
+    UncachedBytes(OS_FILES, -1, SIZE, 0, 0).load()
     with pytest.raises(OSError, match="Bad file descriptor"):
         OS_FILES.read_ahead(-1, SIZE, 0)

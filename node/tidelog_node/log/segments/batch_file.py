@@ -19,30 +19,41 @@ from tidelog_node.log.disk.files import Buffer, Files, write_fully, write_parts
 
 _HEADER_WINDOW = 8192
 _READ_AHEAD = 4
-"""The disk works ahead of a reader of records that are on it by so many reads."""
+"""The disk works ahead of a reader of records that are on it by so many reads,"""
+_MOST_READ_AHEAD = 8 << 20
+"""and by at most so many bytes."""
 _SCAN_WINDOW = 256 << 10
 _CLOSED = -1
 _NOT_THERE = -2
 
 
 class UncachedBytes(NamedTuple):
-    """Bytes of a file that a read would wait for."""
+    """Bytes of a file that a read would wait for, and the number of those behind them to read ahead.
+
+    ``size`` is 0 if the reader need not wait.
+    """
 
     files: Files
     handle: int
     size: int
     position: int
+    ahead: int
 
     def load(self) -> None:
         """Read the bytes into the system's memory, in any thread, and begin to read those behind them.
 
         Nothing happens if the file was closed meanwhile.
         """
-        # Its number may belong to another file by now, which is then read in vain.
+        # The number of a closed file may belong to another by now, which is then read in vain.
         with contextlib.suppress(OSError):
-            self.files.read_ahead(self.handle, (1 + _READ_AHEAD) * self.size, self.position)
-            # The disk reads them in their order. One call waits for the interpreter once.
+            self.files.read_ahead(self.handle, self.size + self.ahead, self.position)
+        if not self.size:
+            return
+        with contextlib.suppress(OSError):
+            # The disk reads the bytes in their order, mostly. One call waits for the interpreter once.
             self.files.pread(self.handle, 1, self.position + self.size - 1)
+            if not self.files.is_cached(self.handle, self.size, self.position):
+                self.files.pread(self.handle, self.size, self.position)
 
 
 class BatchFile:
@@ -136,19 +147,21 @@ class BatchFile:
         return data
 
     def uncached(self, size: int, position: int) -> UncachedBytes | None:
-        """Return at most ``size`` bytes if the system's memory lacks some of them. Raises OSError.
+        """Return at most ``size`` bytes if the system's memory lacks some of them, or those behind them to read ahead.
 
-        Else return None, and begin to read those behind them, for the reader's next requests.
+        Return None if there is nothing to read. Raises OSError.
         """
         files, handle = self._files, self._handle
         size = min(size, self.size - position)
-        if size > 0 and not files.is_cached(handle, size, position):
-            return UncachedBytes(files, handle, size, position)
-        position += size
-        size = min(_READ_AHEAD * size, self.size - position)
+        if size <= 0:
+            return None
+        end = position + size
+        ahead = min(_READ_AHEAD * size, _MOST_READ_AHEAD, self.size - end)
+        if not files.is_cached(handle, size, position):
+            return UncachedBytes(files, handle, size, position, ahead)
         # What was read ahead before ends where this does not.
-        if size > 0 and not files.is_cached(handle, 1, position + size - 1):
-            files.read_ahead(handle, size, position)
+        if ahead > 0 and not files.is_cached(handle, 1, end + ahead - 1):
+            return UncachedBytes(files, handle, 0, end, ahead)
         return None
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:

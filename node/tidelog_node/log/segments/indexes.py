@@ -89,9 +89,15 @@ class OffsetIndex(_Index):
 
         The batch that contains ``offset`` is at that position or behind it.
         """
-        relative, unpack, data = offset - self._base_offset, _OFFSET_ENTRY.unpack_from, self._data
-        slot = bisect.bisect_right(range(len(self)), relative, key=lambda row: unpack(data, row * OFFSET_ENTRY_SIZE)[0])
-        return self._entry(slot - 1)
+        return self._entry(self._slot_above(offset) - 1)
+
+    def around(self, offset: int) -> tuple[int, int]:
+        """Return the positions of the entries around an offset, between which the batch that contains it begins.
+
+        Behind the last entry, both are its position.
+        """
+        slot = self._slot_above(offset)
+        return self._entry(slot - 1)[1], self._entry(min(slot, len(self) - 1))[1]
 
     def before(self, position: int) -> tuple[int, int]:
         """Return the greatest entry (absolute offset, position) not behind a position, or (base offset, 0)."""
@@ -120,6 +126,11 @@ class OffsetIndex(_Index):
     def _slot_behind(self, position: int) -> int:
         unpack, data = _OFFSET_ENTRY.unpack_from, self._data
         return bisect.bisect_right(range(len(self)), position, key=lambda row: unpack(data, row * OFFSET_ENTRY_SIZE)[1])
+
+    def _slot_above(self, offset: int) -> int:
+        """Return the slot of the first entry above an offset."""
+        relative, unpack, data = offset - self._base_offset, _OFFSET_ENTRY.unpack_from, self._data
+        return bisect.bisect_right(range(len(self)), relative, key=lambda row: unpack(data, row * OFFSET_ENTRY_SIZE)[0])
 
     def _entry(self, slot: int) -> tuple[int, int]:
         if slot < 0:

@@ -237,11 +237,17 @@ class Segment:
         return self._batches.read(stop - start, start)
 
     def uncached(self, offset: int, max_bytes: int) -> UncachedBytes | None:
-        """Return the bytes of :meth:`read` that it would wait for, a few before them included; None if there are none.
+        """Return the bytes of :meth:`read` that it would wait for, or those to read ahead; None if there are neither.
+
+        Where the batch begins is known from the end of a read before, or else to an entry of the index.
 
         Raises OSError, and CorruptRecordError for wrong indexes.
         """
-        return self._batches.uncached(max_bytes, self.indexes.lookup()[0].lookup(offset)[1])
+        stop = self._last_stop
+        if stop is not None and stop[1].base_offset <= offset <= stop[1].last_offset:
+            return self._batches.uncached(max(max_bytes, stop[1].size_in_bytes), stop[0])
+        position, following = self.indexes.lookup()[0].around(offset)
+        return self._batches.uncached(following - position + max_bytes, position)
 
     def read_at(self, position: int, size: int) -> bytes:
         """Return exactly ``size`` bytes from a position."""

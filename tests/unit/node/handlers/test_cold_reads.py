@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from unit.node.handlers.test_fetch_session_model import BATCH, World
 
-from tidelog_node.fetching import FetchRequest, FetchSpec
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.handlers.fetch import begin_fetch
 from tidelog_node.log import log_reader
-from tidelog_node.log.segments.batch_file import BatchFile, UncachedBytes
 
 SIZE = len(BATCH)
 BATCHES = 4
@@ -64,7 +64,7 @@ async def test_records_on_the_disk_are_loaded_by_a_thread(world):
     answer = begin(world, request())
     assert inspect.iscoroutine(answer)
     assert records(await answer) == b"".join(records(begin(world, request(offset=n)))[:SIZE] for n in range(BATCHES))
-    assert files_of(world).read_aheads == [(5 * BATCHES * SIZE, 0)]
+    assert files_of(world).read_aheads == [(BATCHES * SIZE, 0)]
     assert (world.context.cold_reads.fetches, world.context.cold_reads.bytes) == (1, BATCHES * SIZE)
 
 
@@ -95,7 +95,11 @@ async def test_no_more_is_loaded_than_the_fetch_may_read(world):
     for index in (0, 1, 2):
         files_of(world, index).cached_to = 0
     await begin(world, request(0, 1, 2, max_bytes=3 * SIZE, partition_bytes=2 * SIZE))
-    assert [files_of(world, index).read_aheads for index in (0, 1, 2)] == [[(10 * SIZE, 0)], [(5 * SIZE, 0)], []]
+    assert [files_of(world, index).read_aheads for index in (0, 1, 2)] == [
+        [(BATCHES * SIZE, 0)],
+        [(BATCHES * SIZE, 0)],
+        [],
+    ]
 
 
 @in_loop
@@ -140,14 +144,41 @@ async def test_disk_is_not_read_for_callers_whose_permission_is_not_known(world)
 
 
 @in_loop
-async def test_file_that_is_gone_is_not_loaded(world):
-    file = world.partitions[0].log._local.segments.active._batches
-    assert isinstance(file, BatchFile)
-    files_of(world).cached_to = 0
-    uncached = file.uncached(SIZE, 0)
-    assert uncached == UncachedBytes(files_of(world), file._handle, SIZE, 0)
-    uncached._replace(handle=-5).load()
-    assert files_of(world).cached_to == 0
+async def test_partitions_that_a_session_has_not_read_to_the_end_are_loaded_too(world):
+    opened = begin(world, request(0, 1, 2, max_bytes=SIZE, session=SessionStep(0, 0)))
+    assert opened.session_id > 0
+    for index in world.partitions:
+        files_of(world, index).cached_to = 0
+    answer = begin(world, FetchRequest({}, 1 << 20, session=SessionStep(opened.session_id, 1)))
+    assert inspect.iscoroutine(answer)
+    assert sum(len(result.records) for result in (await answer).topics["t"]) >= 2 * BATCHES * SIZE
+    assert all(files_of(world, index).read_aheads for index in (1, 2))
+
+
+@in_loop
+async def test_reading_ahead_makes_no_fetch_wait(world):
+    files_of(world).cached_to = SIZE
+    assert len(records(begin(world, request(partition_bytes=SIZE)))) == SIZE
+    world.context.cold_reads.close()
+    assert files_of(world).read_aheads in ([], [(3 * SIZE, SIZE)])
+    assert world.context.cold_reads.fetches == 0
+
+
+def test_large_batches_are_looked_for_where_they_begin(world):
+    builder = RecordBatchBuilder()
+    builder.append(None, bytes(20_000), (), 0)
+    large = builder.build()
+    partition = world.partitions[1]
+    for _ in range(4):
+        partition.append(large, needs_all_replicas=False)
+    files_of(world, 1).cached_to = BATCHES * SIZE
+    for offset in range(BATCHES, BATCHES + 4):
+        found = partition.log.uncached(offset, 1)
+        start = BATCHES * SIZE + (offset - BATCHES) * len(large)
+        assert found.position <= start < found.position + found.size
+    partition.log.read(BATCHES, len(large), BATCHES + 4)
+    found = partition.log.uncached(BATCHES + 1, 1)
+    assert (found.position, found.size) == (BATCHES * SIZE + len(large), len(large))
 
 
 def test_records_behind_those_that_are_read_are_read_ahead(world):
@@ -156,5 +187,9 @@ def test_records_behind_those_that_are_read_are_read_ahead(world):
     for _ in range(BATCHES):
         world.append(0)
     file.uncached(SIZE, 0).load()
-    assert [file.uncached(SIZE, position * SIZE) for position in range(2 * BATCHES)] == [None] * 2 * BATCHES
+    for position in range(2 * BATCHES):
+        ahead = file.uncached(SIZE, position * SIZE)
+        if ahead is not None:
+            assert ahead.size == 0
+            ahead.load()
     assert files.read_aheads == [(5 * SIZE, 0), (4 * SIZE, 2 * SIZE), (4 * SIZE, 3 * SIZE), (4 * SIZE, 4 * SIZE)]
