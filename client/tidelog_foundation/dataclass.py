@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from abc import update_abstractmethods
 from collections.abc import Callable
-from dataclasses import MISSING, FrozenInstanceError
+from dataclasses import FrozenInstanceError
 from types import new_class
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -136,16 +136,9 @@ def _without_methods(cls: type) -> type:
 
 
 def _copy(field: dataclasses.Field[Any]) -> Any:
-    defaults: dict[str, Any] = {"default": field.default, "default_factory": field.default_factory}
-    given = {name: value for name, value in defaults.items() if value is not MISSING}
-    return dataclasses.field(
-        **given,
-        init=field.init,
-        repr=field.repr,
-        hash=field.hash,
-        compare=field.compare,
-        kw_only=field.kw_only,
-    )
+    names = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+    arguments: dict[str, Any] = {name: getattr(field, name) for name in names}
+    return dataclasses.field(**arguments)
 
 
 def _freeze(cls: type, *, slots: bool) -> None:

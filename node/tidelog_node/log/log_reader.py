@@ -120,9 +120,9 @@ class LogReader:
     def uncached(self, offset: int, max_bytes: int) -> UncachedBytes | None:
         """Return the bytes of :meth:`read` that it would wait for the disk for, or those to read ahead, or None.
 
-        Only the records of readers that are far behind are looked for. Errors are those of the read itself.
+        The offset is that of a reader that :meth:`is_far_behind`. Errors are those of the read itself.
         """
-        return self._local.uncached(offset, max_bytes) if self.is_far_behind(offset) else None
+        return self._local.uncached(offset, max_bytes)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, int]:
         """Return the largest epoch not above ``epoch`` and its end offset; (-1, -1) if unknown (KIP-101)."""

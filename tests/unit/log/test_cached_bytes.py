@@ -1,4 +1,4 @@
-"""Which bytes of a file are in the system's memory, and how they get there."""
+"""Bytes of a file that are in the system's memory, or are read into it."""
 
 import os
 import tempfile

@@ -159,7 +159,7 @@ class BatchFile:
         ahead = min(_READ_AHEAD * size, _MOST_READ_AHEAD, self.size - end)
         if not files.is_cached(handle, size, position):
             return UncachedBytes(files, handle, size, position, ahead)
-        # What was read ahead before ends where this does not.
+        # The last byte tells whether a former call has read ahead so far.
         if ahead > 0 and not files.is_cached(handle, 1, end + ahead - 1):
             return UncachedBytes(files, handle, 0, end, ahead)
         return None

@@ -220,9 +220,7 @@ class Segment:
         """
         if self._tail is not None and self._tail[0] <= offset < self.next_offset <= end_offset:
             return self._batches.read(self._batches.size - self._tail[1], self._tail[1])
-        found = self._last_stop
-        if found is None or not found[1].base_offset <= offset <= found[1].last_offset:
-            found = self.locate(offset)
+        found = self._stop_at(offset) or self.locate(offset)
         if found is None:
             return None
         start, first = found
@@ -239,15 +237,20 @@ class Segment:
     def uncached(self, offset: int, max_bytes: int) -> UncachedBytes | None:
         """Return the bytes of :meth:`read` that it would wait for, or those to read ahead; None if there are neither.
 
-        Where the batch begins is known from the end of a read before, or else to an entry of the index.
+        The end of a former read gives the position of the first batch, or else the entries of the index around it do.
 
         Raises OSError, and CorruptRecordError for wrong indexes.
         """
-        stop = self._last_stop
-        if stop is not None and stop[1].base_offset <= offset <= stop[1].last_offset:
+        stop = self._stop_at(offset)
+        if stop is not None:
             return self._batches.uncached(max(max_bytes, stop[1].size_in_bytes), stop[0])
         position, following = self.indexes.lookup()[0].around(offset)
         return self._batches.uncached(following - position + max_bytes, position)
+
+    def _stop_at(self, offset: int) -> tuple[int, RecordBatchHeader] | None:
+        """Return the batch before which the last read has stopped, if it contains ``offset``."""
+        stop = self._last_stop
+        return stop if stop is not None and stop[1].base_offset <= offset <= stop[1].last_offset else None
 
     def read_at(self, position: int, size: int) -> bytes:
         """Return exactly ``size`` bytes from a position."""
