@@ -92,7 +92,8 @@ class _Deferred:
             # The other methods of a frozen class are those of any class.
             frozen=self._frozen and name == "__init__",
             match_args=False,
-            slots=self._slots,
+            # Only of a class with slots, ``__init__`` sets a field that is no parameter.
+            slots=self._slots and any(not field.init for field in dataclasses.fields(self._owner)),
         )
         twin: type = decorate(_without_methods(self._owner))
         return twin.__dict__[name]

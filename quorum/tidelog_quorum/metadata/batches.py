@@ -16,7 +16,7 @@ from tidelog_quorum.metadata.records import MetadataRecord
 
 MAX_BATCH_BYTES = 256 * 1024
 """Small enough to decode in a few milliseconds; only a single record may be larger."""
-_RECORD_TAG = b"\x0a"
+_TAG = 0x0A
 _FRAME_HEADER_BYTES = 4
 
 
@@ -42,8 +42,14 @@ def cut_batch(batch: bytes, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[bytes]
         TidelogError: CORRUPT_MESSAGE, the bytes are not a batch.
     """
     start = end = 0
-    while end < len(batch):
-        following = _item_end(batch, end)
+    total = len(batch)
+    while end < total:
+        following = 0
+        if batch[end] == _TAG and end + 1 < total and batch[end + 1] < 0x80:
+            # The length of nearly every record takes one byte.
+            following = end + 2 + batch[end + 1]
+        if not 0 < following <= total:
+            following = _item_end(batch, end)
         if following - start > max_bytes and end > start:
             yield batch[start:end]
             start = end
@@ -99,12 +105,12 @@ def _item(record: bytes) -> bytes:
         length.append(size & 0x7F | 0x80)
         size >>= 7
     length.append(size)
-    return _RECORD_TAG + length + record
+    return bytes((_TAG, *length)) + record
 
 
 def _item_end(batch: bytes, position: int) -> int:
     """Return the end of the record whose tag is at a position (protobuf's encoding of a repeated message)."""
-    if batch[position : position + 1] != _RECORD_TAG:
+    if batch[position] != _TAG:
         raise _corrupt(f"no metadata record at byte {position} of a batch of {len(batch)} bytes")
     size = shift = 0
     for index in range(position + 1, min(position + 6, len(batch))):

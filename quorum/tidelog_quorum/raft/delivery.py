@@ -22,7 +22,7 @@ from tidelog_quorum.raft.protocol import CommittedEntry, RaftListener
 from tidelog_quorum.raft.storage.snapshot_files import read_snapshot
 
 _SLICE_S = 0.01
-_MAX_ENTRIES_AT_ONCE = 32
+_MAX_ENTRIES_AT_ONCE = 8
 _MAX_BYTES_AT_ONCE = 16 * 1024
 _LARGE_ENTRY_BYTES = 32 * 1024
 """Some thousand metadata records, or five milliseconds."""

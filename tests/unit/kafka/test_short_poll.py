@@ -15,6 +15,7 @@ from unit.kafka.test_produce_single import batch
 from unit.kafka.test_short_way import Run
 from unit.node.conftest import InProcessCluster
 
+from tidelog_foundation import time_slices
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
@@ -303,23 +304,44 @@ HISTORY = [PLAIN, ("append", 0, 5), PLAIN, ("other follows",), ("append", 0, 5_0
 
 
 @settings(max_examples=examples(120), deadline=None)
-@given(steps=st.lists(STEPS, min_size=1, max_size=14), has_guard=st.booleans())
-@example(steps=HISTORY, has_guard=False)
-@example(
-    steps=[PLAIN, ("append", 0, 5), PLAIN, ("forbid",), ("append", 0, 5), PLAIN, ("forbid",), PLAIN], has_guard=True
+@given(
+    steps=st.lists(STEPS, min_size=1, max_size=14),
+    has_guard=st.booleans(),
+    # Whether a change of metadata gives way to other tasks in its middle.
+    slice_s=st.sampled_from((0.0, 60.0)),
 )
-@example(steps=[*HISTORY, ("fetch", FETCH | {"wait": SHORT_MS}), PLAIN, ("end wait",), PLAIN], has_guard=False)
-@example(steps=[PLAIN, ("append", 1, 5), ("append", 0, 5), PLAIN, ("mark",), PLAIN, ("append", 0, 5)], has_guard=False)
-@example(steps=[PLAIN, ("elect",), ("append", 0, 5), PLAIN, PLAIN], has_guard=False)
-@example(steps=[PLAIN, ("append", 0, 5), ("fetch", FETCH | {"back": 1, "waits_on": False}), PLAIN], has_guard=False)
-@example(steps=[PLAIN, ("fill",), ("append", 0, 100), PLAIN, ("fill",), PLAIN], has_guard=False)
+@example(steps=HISTORY, has_guard=False, slice_s=60.0)
 @example(
-    steps=[PLAIN, ("throttle",), ("append", 0, 5), PLAIN, ("shrink",), PLAIN, ("append", 0, 5), PLAIN], has_guard=False
+    steps=[PLAIN, ("append", 0, 5), PLAIN, ("forbid",), ("append", 0, 5), PLAIN, ("forbid",), PLAIN],
+    has_guard=True,
+    slice_s=60.0,
 )
-def test_short_poll_equals_the_general_way(steps, has_guard, tmp_path_factory) -> None:
+@example(
+    steps=[*HISTORY, ("fetch", FETCH | {"wait": SHORT_MS}), PLAIN, ("end wait",), PLAIN], has_guard=False, slice_s=60.0
+)
+@example(
+    steps=[PLAIN, ("append", 1, 5), ("append", 0, 5), PLAIN, ("mark",), PLAIN, ("append", 0, 5)],
+    has_guard=False,
+    slice_s=60.0,
+)
+@example(steps=[PLAIN, ("elect",), ("append", 0, 5), PLAIN, PLAIN], has_guard=False, slice_s=60.0)
+@example(steps=[PLAIN, ("elect",), ("append", 0, 5), PLAIN, PLAIN], has_guard=False, slice_s=0.0)
+@example(
+    steps=[PLAIN, ("append", 0, 5), ("fetch", FETCH | {"back": 1, "waits_on": False}), PLAIN],
+    has_guard=False,
+    slice_s=60.0,
+)
+@example(steps=[PLAIN, ("fill",), ("append", 0, 100), PLAIN, ("fill",), PLAIN], has_guard=False, slice_s=60.0)
+@example(
+    steps=[PLAIN, ("throttle",), ("append", 0, 5), PLAIN, ("shrink",), PLAIN, ("append", 0, 5), PLAIN],
+    has_guard=False,
+    slice_s=60.0,
+)
+def test_short_poll_equals_the_general_way(steps, has_guard, slice_s, tmp_path_factory) -> None:
     both = []
     for is_short in (True, False):
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time_slices, "SLICE_S", slice_s)
             if not is_short:
                 without_short_appends(patch)
             folder = tmp_path_factory.mktemp("short" if is_short else "general")
