@@ -13,11 +13,11 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
@@ -88,7 +88,7 @@ class Attack:
     """A request and how to send it."""
 
     name: str
-    raw: bytes
+    build: Callable[[], bytes]
     method: str = ""
     memory_bytes: int = 0
     """The memory that it may use in addition to the allowance for its size."""
@@ -101,8 +101,8 @@ def kafka_attacks(size: int, only: str = "") -> Iterator[Attack]:
         if only.lower() not in _plain(key):
             continue
         for version in sorted(set(api.versions)):
-            for name, frame in kafka_frames(kinds[key], version, size):
-                yield Attack(f"Kafka {key.name} v{version}, {name}", frame)
+            for name, build in kafka_frames(kinds[key], version, size):
+                yield Attack(f"Kafka {key.name} v{version}, {name}", build)
     if only.lower() in "produce":
         yield from _produce_attacks(size)
 
@@ -111,8 +111,8 @@ def _produce_attacks(size: int) -> Iterator[Attack]:
     """Yield batches of records that cost more than their bytes say; as many partitions as fit get one each."""
     for name, batch in hostile_batches(size):
         records = [batch] * max(1, min(PARTITIONS, size // len(batch)))
-        yield Attack(f"Kafka PRODUCE of {name} v12", kafka_produce(TOPIC, records), memory_bytes=DECOMPRESSED)
-        request = grpc_produce(TOPIC, records)
+        yield Attack(f"Kafka PRODUCE of {name} v12", partial(kafka_produce, TOPIC, records), memory_bytes=DECOMPRESSED)
+        request = partial(grpc_produce, TOPIC, records)
         path = "/tidelog.v1.LogService/Produce"
         yield Attack(f"gRPC LogService.Produce of {name}", request, path, memory_bytes=DECOMPRESSED)
 
@@ -127,8 +127,8 @@ def grpc_attacks(services: Sequence[ServiceDescriptor], size: int, only: str = "
         for method in service.methods:
             if only.lower() not in method.name.lower():
                 continue
-            for name, raw in grpc_requests(method.input_type, size):
-                yield Attack(f"gRPC {service.name}.{method.name}, {name}", raw, f"/{service.full_name}/{method.name}")
+            for name, build in grpc_requests(method.input_type, size):
+                yield Attack(f"gRPC {service.name}.{method.name}, {name}", build, f"/{service.full_name}/{method.name}")
 
 
 def one_of_each(attacks: Iterable[Attack]) -> list[Attack]:
@@ -174,19 +174,21 @@ async def run(
             if at in f"{where}: gRPC":
                 yield from grpc_attacks(services, size, only)
 
-        def send(attack: Attack, note_sent: Callable[[], None], address: str = handle.address) -> Awaitable[None]:
-            if attack.method:
-                return send_grpc(address, attack.method, attack.raw, note_sent)
-            return send_kafka(kafka, attack.raw, note_sent)
+        def send(
+            method: str, raw: bytes, note_sent: Callable[[], None], address: str = handle.address
+        ) -> Awaitable[None]:
+            if method:
+                return send_grpc(address, method, raw, note_sent)
+            return send_kafka(kafka, raw, note_sent)
 
         process = Process(handle.pid)
         async with kafka_ping(kafka) if is_node else grpc_ping(handle.address) as ping:
             watch = Watch(process, ping)
             for size in sizes:
                 for attack in select(attacks_of(size)):
-                    sender = functools.partial(send, attack)
-                    name, length = f"{where}: {attack.name}", len(attack.raw)
-                    cost = await cost_of(process, watch, name, length, sender, timeout_s)
+                    raw = attack.build()
+                    sender = partial(send, attack.method, raw)
+                    cost = await cost_of(process, watch, f"{where}: {attack.name}", len(raw), sender, timeout_s)
                     report(cost)
                     budget = budget_for(size)
                     budget = dataclasses.replace(budget, memory_bytes=budget.memory_bytes + attack.memory_bytes)

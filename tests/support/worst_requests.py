@@ -7,13 +7,17 @@ request in which as many outer elements have one inner element each; and one req
 Each exists in two forms: with a value in every field, and ``alone``, with defaults in all fields except the elements.
 Either an additional value, such as the id of another cluster, or a missing one, such as a group id, may cause a refusal
 before the elements are checked.
+
+Each request is built when it is needed: a caller may want few of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+import operator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
@@ -28,9 +32,11 @@ ALONE = ", alone"
 _INTEGERS = (Kind.INT32, Kind.INT64)
 _MAX_TEXT = 32_000
 
+Build: TypeAlias = Callable[[], bytes]
 
-def kafka_frames(kind: type[Message], version: int, size: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the frame, without its length, of each of the worst requests of an API."""
+
+def kafka_frames(kind: type[Message], version: int, size: int) -> Iterator[tuple[str, Build]]:
+    """Yield the name of each of the worst requests of an API, and what builds its frame without its length."""
     for path in _kafka_paths(kind, version):
         name = ".".join(path)
         one = len(_kafka_frame(kind, version, path, 2, 1)) - len(_kafka_frame(kind, version, path, 1, 1))
@@ -39,12 +45,12 @@ def kafka_frames(kind: type[Message], version: int, size: int) -> Iterator[tuple
         if len(path) > 1:
             pairs = min(MAX_ELEMENTS // len(path), max(1, size // (one + 12)))
             yield from _kafka_both(f"one {name} each", kind, version, path, 1, pairs)
-    yield "long texts", _kafka_long(kind, version, size)
+    yield "long texts", partial(_kafka_long, kind, version, size)
 
 
-def grpc_requests(kind: Descriptor, size: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the bytes of each of the worst requests of a type, and of one with too many elements."""
-    yield "numbers alone", _grpc_request(kind, (), 0, 1)
+def grpc_requests(kind: Descriptor, size: int) -> Iterator[tuple[str, Build]]:
+    """Yield the name of each of the worst requests of a type, one with too many elements too, and what builds it."""
+    yield "numbers alone", partial(_grpc_request, kind, (), 0, 1)
     for path in _grpc_paths(kind):
         name = ".".join(field.name for field in path)
         one = len(_grpc_request(kind, path, 2, 1)) - len(_grpc_request(kind, path, 1, 1))
@@ -56,33 +62,27 @@ def grpc_requests(kind: Descriptor, size: int) -> Iterator[tuple[str, bytes]]:
         if len(path) == 1 and path[0].type == FieldDescriptor.TYPE_MESSAGE:
             # Empty elements give the most objects per byte.
             tag = bytes([path[0].number << 3 | 2, 0])
-            yield f"empty {name}", tag * (size // 2)
+            yield f"empty {name}", partial(operator.mul, tag, size // 2)
     texts = [f for f in kind.fields if f.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)]
     if texts:
-        message = GetMessageClass(kind)()
-        for field in texts:
-            _set_text(message, field, "x" * (size // len(texts)))
-        yield "long texts", message.SerializeToString()
+        yield "long texts", partial(_grpc_long, kind, texts, size)
 
 
 def _kafka_both(
     name: str, kind: type[Message], version: int, path: tuple[str, ...], count: int, outer: int
-) -> Iterator[tuple[str, bytes]]:
-    filled = _kafka_frame(kind, version, path, count, outer)
-    yield name, filled
-    alone = _kafka_frame(kind, version, path, count, outer, is_alone=True)
-    if alone != filled:
-        yield f"{name}{ALONE}", alone
+) -> Iterator[tuple[str, Build]]:
+    yield name, partial(_kafka_frame, kind, version, path, count, outer)
+    if _kafka_frame(kind, version, path, 1, 1, is_alone=True) != _kafka_frame(kind, version, path, 1, 1):
+        yield f"{name}{ALONE}", partial(_kafka_frame, kind, version, path, count, outer, is_alone=True)
 
 
 def _grpc_both(
     name: str, kind: Descriptor, path: tuple[FieldDescriptor, ...], count: int, outer: int
-) -> Iterator[tuple[str, bytes]]:
-    filled = _grpc_request(kind, path, count, outer)
-    yield name, filled
-    alone = _grpc_request(kind, path, count, outer, is_alone=True)
-    if alone != filled:
-        yield f"{name}{ALONE}", alone
+) -> Iterator[tuple[str, Build]]:
+    yield name, partial(_grpc_request, kind, path, count, outer)
+    # The first of several elements has zeros, which are not serialized.
+    if _grpc_request(kind, path, 2, 2, is_alone=True) != _grpc_request(kind, path, 2, 2):
+        yield f"{name}{ALONE}", partial(_grpc_request, kind, path, count, outer, is_alone=True)
 
 
 def _kafka_paths(kind: type[Structure], version: int) -> Iterator[tuple[str, ...]]:
@@ -204,6 +204,14 @@ def _fill(message: Any, path: tuple[FieldDescriptor, ...], count: int, outer: in
             _fill(target.add(), inner, count, 1, index)
         else:
             target.append(_primitive(field, index))
+
+
+def _grpc_long(kind: Descriptor, texts: list[FieldDescriptor], size: int) -> bytes:
+    message = GetMessageClass(kind)()
+    for field in texts:
+        _set_text(message, field, "x" * (size // len(texts)))
+    serialized: bytes = message.SerializeToString()
+    return serialized
 
 
 def _primitive(field: FieldDescriptor, number: int) -> Any:

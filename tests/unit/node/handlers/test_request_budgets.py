@@ -137,7 +137,7 @@ def test_process_that_waits_for_a_processor_is_not_idle():
 
 def test_worst_fetches_are_no_fetches_of_another_cluster():
     kind = declarations()[ApiKey.FETCH]
-    by_kafka = [read_request(frame, kind) for _, frame in kafka_frames(kind, kind.VERSIONS[1], SIZE)]
-    by_grpc = [pb.FetchRequest.FromString(raw) for _, raw in grpc_requests(pb.FetchRequest.DESCRIPTOR, SIZE)]
+    by_kafka = [read_request(build(), kind) for _, build in kafka_frames(kind, kind.VERSIONS[1], SIZE)]
+    by_grpc = [pb.FetchRequest.FromString(build()) for _, build in grpc_requests(pb.FetchRequest.DESCRIPTOR, SIZE)]
     for requests in (by_kafka, [request_from_proto(message) for message in by_grpc]):
         assert max(len(request.wanted) for request in requests if not request.cluster_id) > 10
