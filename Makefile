@@ -9,8 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := client quorum node tests benchmarks examples docs deploy proto hatch_build.py
-# Many tests wait for processes most of the time: one worker more than there are cores.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+# Many tests wait for processes most of the time: two workers more than there are cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(6, 2 + (os.cpu_count() or 1)))')
 # Files of the quick tests are in memory where a gigabyte is free, since most of them sync what they write. Some run files.
 MEMORY = $(shell [ "$$(df -kP /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -ge 1000000 ] 2>/dev/null && \
 	! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
