@@ -54,21 +54,27 @@ _SCALARS: Final[dict[int, type]] = {
 
 
 class MessageCodec(Generic[V, M]):
-    """A codec of one dataclass and one message type. It generates its functions when they are first used.
+    """A codec of one dataclass and one message type. It is derived, and generates its functions, when it is first used.
 
     The ``in_steps`` functions return generators that yield after each element of a repeated message field, at any
     depth; a step takes microseconds.
     """
 
     def __init__(self, value_type: type[V], message_type: type[M]) -> None:
-        """Derive the codec.
+        self.value_type = value_type
+        self.message_type = message_type
+
+    @cached_property
+    def _layout(self) -> _Layout:
+        return _layout_of(cast(Any, self.value_type), cast(Descriptor, self.message_type.DESCRIPTOR))
+
+    def check(self) -> None:
+        """Derive the codec now.
 
         Raises:
             TypeError: the dataclass and the message differ; the text names the field.
         """
-        self.value_type = value_type
-        self.message_type = message_type
-        self._layout = _layout_of(cast(Any, value_type), cast(Descriptor, message_type.DESCRIPTOR))
+        assert self._layout is not None
 
     def from_message(self, message: M) -> V:
         """Return the value of a message."""

@@ -242,10 +242,10 @@ class Service:
     def __init__(
         self, descriptor: ServiceDescriptor, methods: Mapping[str, Method], error_details: ErrorDetails = lambda _: ()
     ) -> None:
-        """Derive the codecs of the table.
+        """Take the table. The codec of a method is derived at its first call.
 
         Raises:
-            TypeError: The table or one of its dataclasses differs from the service.
+            TypeError: The table differs from the service.
         """
         different = {method.name for method in descriptor.methods}.symmetric_difference(methods)
         if different:
@@ -255,6 +255,15 @@ class Service:
             (method, methods[method.name], _Codecs(method, methods[method.name])) for method in descriptor.methods
         ]
         self._error_details = error_details
+
+    def check(self) -> None:
+        """Derive all codecs now.
+
+        Raises:
+            TypeError: A dataclass differs from the message of a method.
+        """
+        for _, _, codecs in self._methods:
+            codecs.check()
 
     def add_to(
         self,
@@ -439,6 +448,12 @@ class _Codecs:
         response = Message if isinstance(entry, RequestStream) else entry.response
         self._request = _codec(request, self.request_type)
         self._response = _codec(response, GetMessageClass(method.output_type))
+
+    def check(self) -> None:
+        """Derive both codecs now, or raise TypeError."""
+        for codec in (self._request, self._response):
+            if codec is not None:
+                codec.check()
 
     async def decode(self, message: Any, size: int) -> Any:
         """Return the request of a message of ``size`` bytes; other tasks run while a long one is converted."""

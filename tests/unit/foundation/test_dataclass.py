@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from functools import partial
 from threading import Barrier, Thread
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tidelog_foundation.dataclass import dataclass
@@ -28,7 +28,7 @@ OPTIONS = st.fixed_dictionaries(
 ).filter(lambda options: options["eq"] or not options["order"])
 DECLARATIONS = st.lists(
     st.fixed_dictionaries(
-        {name: st.booleans() for name in ("init", "repr", "compare")}
+        {name: st.booleans() for name in ("init", "repr", "compare", "is_plain")}
         | {
             "hash": st.sampled_from((None, None, True, False)),
             "kw_only": st.sampled_from((dataclasses.MISSING, dataclasses.MISSING, True, False)),
@@ -54,14 +54,22 @@ def own_methods(names: set[str]) -> dict[str, Any]:
 
 
 def declared(
-    decorator: Callable[..., Any], options: dict[str, bool], fields: list[dict[str, Any]], own: set[str], base: type
+    decorator: Callable[..., Any],
+    options: dict[str, bool],
+    fields: list[dict[str, Any]],
+    own: set[str],
+    base: type,
+    names: tuple[str, ...] = FIELDS,
 ) -> Any:
-    """Return a dataclass of a decorator, or the text of its error."""
+    """Return a dataclass of a decorator, or the text of its error. A field with nothing but a default has it plain."""
     body: dict[str, Any] = {"__annotations__": {}, "__module__": __name__, "__doc__": "A class.", **own_methods(own)}
-    for name, field in zip(FIELDS, fields, strict=False):
+    for name, field in zip(names, fields, strict=False):
         body["__annotations__"][name] = "int"
-        given = {key: value for key, value in field.items() if key != "otherwise"}
-        body[name] = dataclasses.field(**given, **field["otherwise"])
+        given = {key: value for key, value in field.items() if key not in ("otherwise", "is_plain")}
+        if not field["is_plain"]:
+            body[name] = dataclasses.field(**given, **field["otherwise"], metadata={"of": name})
+        elif "default" in field["otherwise"]:
+            body[name] = 7
     try:
         return decorator(**options)(type("Declared", (base,), body))
     except (TypeError, ValueError) as error:
@@ -77,9 +85,13 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def behaviour(cls: Any) -> list[Any]:
-    """Return what a class does in all that a dataclass is used for."""
+    """Return what a class does in all that a dataclass is used for, and first in what needs a method alone."""
+    seen: list[Any] = [outcome(partial(positional, cls, count)) for count in range(len(FIELDS) + 1)]
     names = [field.name for field in dataclasses.fields(cls)]
-    seen: list[Any] = [names, getattr(cls, "__match_args__", None), cls.__hash__ is None, cls.__doc__]
+    attributes = ("type", "init", "repr", "hash", "compare", "kw_only", "default", "metadata")
+    seen += [[getattr(field, name) for name in attributes] for field in dataclasses.fields(cls)]
+    seen.append(outcome(lambda: get_type_hints(cls.__init__)))
+    seen += [names, getattr(cls, "__match_args__", None), cls.__hash__ is None, cls.__doc__]
     seen.append(outcome(lambda: str(inspect.signature(cls))))
 
     def new(*values: object) -> Any:
@@ -102,6 +114,12 @@ def behaviour(cls: Any) -> list[Any]:
         seen.append(outcome(partial(changed, setattr, new, name, 9)))
         seen.append(outcome(partial(changed, delattr, new, name)))
     return seen
+
+
+def positional(cls: Any, count: int) -> list[Any]:
+    """Return what a new object has in its fields that got its first values by position."""
+    made = cls(*range(count))
+    return [getattr(made, name, None) for name in FIELDS]
 
 
 def compared(
@@ -131,6 +149,38 @@ def test_class_is_that_of_the_standard_library(
     else:
         assert not isinstance(ours, str), ours
         assert behaviour(ours) == behaviour(theirs)
+
+
+@given(OPTIONS, DECLARATIONS, OPTIONS, DECLARATIONS, OWN)
+def test_class_below_another_is_that_of_the_standard_library(
+    of_base: dict[str, bool],
+    fields_of_base: list[dict[str, Any]],
+    options: dict[str, bool],
+    fields: list[dict[str, Any]],
+    own: set[str],
+) -> None:
+    of_base, fields = of_base | {"frozen": options["frozen"]}, fields[:2]
+    bases = [
+        declared(decorator, of_base, fields_of_base[:3], set(), object)
+        for decorator in (dataclass, dataclasses.dataclass)
+    ]
+    assume(not any(isinstance(base, str) for base in bases))
+    # The field gamma may be in both classes.
+    names = ("gamma", "delta")
+    ours = declared(dataclass, options, fields, own, bases[0], names)
+    theirs = declared(dataclasses.dataclass, options, fields, own, bases[1], names)
+    if isinstance(theirs, str):
+        refused = isinstance(ours, str) or outcome(lambda: repr(ours(1))) == (TypeError, theirs)
+        assert refused or "__init__" in own
+    else:
+        assert not isinstance(ours, str), ours
+        assert behaviour(ours) == behaviour(theirs)
+
+
+def test_field_may_have_the_name_of_the_first_parameter() -> None:
+    body = {"__annotations__": {"self": "int"}, "__module__": __name__}
+    for decorator in (dataclass, dataclasses.dataclass):
+        assert decorator()(type("Odd", (), body))(5).self == 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,7 @@ class HasSingle:
 )
 def test_codec_refuses_a_dataclass_that_differs_from_its_message(value_type: type[Any], text: str) -> None:
     with pytest.raises(TypeError, match=text):
-        MessageCodec(value_type, admin_service_pb2.ReassignablePartition)
+        MessageCodec(value_type, admin_service_pb2.ReassignablePartition).check()
 
 
 class OtherNumbers(IntEnum):
@@ -264,7 +264,7 @@ class OtherEnum:
 
 def test_codec_refuses_an_enum_with_other_numbers() -> None:
     with pytest.raises(TypeError, match=r"OtherEnum.type: OtherNumbers and tidelog.v1.ConfigResourceType differ"):
-        MessageCodec(OtherEnum, admin_service_pb2.ConfigResourceName)
+        MessageCodec(OtherEnum, admin_service_pb2.ConfigResourceName).check()
 
 
 def _steps_of(steps: Generator[None, None, object]) -> int:

@@ -116,9 +116,9 @@ class Other:
     subject: str
 
 
-def test_dataclass_that_differs_from_its_message_is_an_error_when_the_service_is_defined() -> None:
+def test_dataclass_that_differs_from_its_message_is_an_error_when_the_service_is_checked() -> None:
     with pytest.raises(TypeError, match=r"Other and grpc\.health\.v1\.HealthCheckRequest do not both have ser"):
-        Service(HEALTH, table(Call(not_called, Other, Message)))
+        Service(HEALTH, table(Call(not_called, Other, Message))).check()
 
 
 def test_entry_that_streams_otherwise_than_its_method_is_an_error() -> None:
