@@ -53,14 +53,20 @@ def building_lasting_objects() -> Iterator[None]:
                     gc.enable()
 
 
-def start_with_few_collections() -> None:
-    """Collect less often while a server starts: for two seconds of the running event loop.
+@contextlib.contextmanager
+def few_collections_at_the_start() -> Iterator[None]:
+    """Collect less often while a server starts: for the first two seconds of the running event loop.
 
-    Then collect once, exclude all objects, and collect as before. Call it before the server's modules are imported.
+    Then collect once, exclude all objects, and collect as before. Enter it before the server's modules are imported.
     """
     before = gc.get_threshold()
     gc.set_threshold(*_START_THRESHOLDS)
-    asyncio.get_running_loop().call_later(_START_S, _end_start, before)
+    end = asyncio.get_running_loop().call_later(_START_S, _end_start, before)
+    try:
+        yield
+    finally:
+        end.cancel()
+        gc.set_threshold(*before)
 
 
 def _end_start(thresholds: tuple[int, int, int]) -> None:

@@ -179,11 +179,11 @@ async def _to_the_end(main: Coroutine[None, None, None]) -> None:
     """
     import asyncio
 
-    from tidelog_foundation.lasting_objects import start_with_few_collections
+    from tidelog_foundation.lasting_objects import few_collections_at_the_start
 
-    start_with_few_collections()
     try:
-        await main
+        with few_collections_at_the_start():
+            await main
     finally:
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         if rest:

@@ -15,16 +15,24 @@ def test_start_collects_seldom_and_its_end_excludes_what_has_lasted(monkeypatch:
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
 
     async def start() -> list[object]:
-        lasting_objects.start_with_few_collections()
-        assert gc.get_threshold() > before
-        lasting: list[object] = [[number] for number in range(1_000)]
-        async with asyncio.timeout(10):
-            while gc.get_threshold() != before:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-        return lasting
+        with lasting_objects.few_collections_at_the_start():
+            assert gc.get_threshold() > before
+            lasting: list[object] = [[number] for number in range(1_000)]
+            async with asyncio.timeout(10):
+                while gc.get_threshold() != before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            return lasting
 
-    try:
-        assert len(asyncio.run(start())) == 1_000
-        assert gc.get_freeze_count() >= frozen + 1_000
-    finally:
-        gc.set_threshold(*before)
+    assert len(asyncio.run(start())) == 1_000
+    assert gc.get_freeze_count() >= frozen + 1_000
+
+
+def test_process_that_ends_while_it_starts_collects_as_before() -> None:
+    before = gc.get_threshold()
+
+    async def start() -> None:
+        with lasting_objects.few_collections_at_the_start():
+            assert gc.get_threshold() > before
+
+    asyncio.run(start())
+    assert gc.get_threshold() == before
