@@ -39,6 +39,8 @@ def building_lasting_objects() -> Iterator[None]:
     """Suspend collections while an image is built, then exclude all objects. Thread-safe."""
     with _pauses.lock:
         if _pauses.running == 0:
+            # Young garbage would be excluded with all objects.
+            gc.collect(0)
             _pauses.was_enabled = gc.isenabled()
             gc.disable()
         _pauses.running += 1
@@ -57,22 +59,31 @@ def building_lasting_objects() -> Iterator[None]:
 def few_collections_at_the_start() -> Iterator[None]:
     """Collect less often while a server starts: for the first two seconds of the running event loop.
 
-    Then collect once, exclude all objects, and collect as before. Enter it before the server's modules are imported.
+    Then collect once, which takes some 20 ms of the loop, exclude all objects, and collect as before. Enter it before
+    the server's modules are imported.
     """
     before = gc.get_threshold()
     gc.set_threshold(*_START_THRESHOLDS)
-    end = asyncio.get_running_loop().call_later(_START_S, _end_start, before)
+    timer = asyncio.get_running_loop().call_later(_START_S, _end_start, before)
     try:
         yield
     finally:
-        end.cancel()
-        gc.set_threshold(*before)
+        timer.cancel()
+        _restore(before)
 
 
 def _end_start(thresholds: tuple[int, int, int]) -> None:
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*thresholds)
+    with _pauses.lock:
+        # The end of an image's building excludes all objects, and a collection would visit a part of the image.
+        if not _pauses.running:
+            gc.collect()
+            gc.freeze()
+    _restore(thresholds)
+
+
+def _restore(thresholds: tuple[int, int, int]) -> None:
+    if gc.get_threshold() == _START_THRESHOLDS:
+        gc.set_threshold(*thresholds)
 
 
 class LastingObjects:
@@ -86,4 +97,5 @@ class LastingObjects:
         self._count += count
         if self._count >= _OBJECTS_WORTH_IT:
             self._count = 0
+            gc.collect(0)
             gc.freeze()

@@ -15,7 +15,7 @@ from quick_jvm import QUICK_JVM
 from tidelog.testing import FakeCluster
 from tidelog_foundation.records import RecordBatchBuilder
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(320)]
+pytestmark = [pytest.mark.slow, pytest.mark.costly, pytest.mark.timeout(320)]
 
 README = Path(__file__).parents[2] / "README.md"
 WITHOUT_JAVA = """

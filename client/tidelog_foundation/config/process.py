@@ -172,7 +172,7 @@ def _parse_arguments(program: str, argv: Sequence[str] | None, *, has_processes:
 
 
 async def _to_the_end(main: Coroutine[None, None, None]) -> None:
-    """Await ``main``, which imports and starts a server, then the last steps of libraries' tasks.
+    """Await ``main`` with few collections at its start, then the last steps of libraries' tasks.
 
     gRPC's server reports its stop before the tasks of its calls have ended. Each of them would print a traceback if the
     end of the loop cancelled it.

@@ -7,6 +7,7 @@ takes most of the time in which a node starts, and a quarter of its memory.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from abc import update_abstractmethods
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog_foundation.dataclass.fields import (
     DECLARATION,
+    DEFERRED,
     FIELDS,
-    OF_FIELDS,
     Declaration,
     DeferredFields,
     declaration_of,
@@ -40,7 +41,8 @@ else:
         """Return a decorator with the meaning of `dataclasses.dataclass`.
 
         The methods and the fields of a class are those that the standard library generates. ``InitVar`` is not
-        supported.
+        supported. Annotations have ``ClassVar`` and ``KW_ONLY`` by these names. A method of a class with slots cannot
+        use ``super()`` without arguments, as with the standard library up to Python 3.13.
 
         Raises:
             ValueError: ``order`` without ``eq``, or a default that can change.
@@ -86,7 +88,9 @@ def _declared(cls: type[_T], declaration: Declaration, *, slots: bool) -> type[_
             elif name in cls.__dict__:
                 delattr(cls, name)
     setattr(made, DECLARATION, declaration)
-    for name in OF_FIELDS:
+    if sys.version_info >= (3, 13) and "__replace__" not in made.__dict__:
+        made.__replace__ = _replace  # type: ignore[attr-defined]
+    for name in DEFERRED:
         if name not in made.__dict__:
             setattr(made, name, DeferredFields(made, name, declaration))
     return made
@@ -149,6 +153,11 @@ def _freeze(cls: type, *, slots: bool) -> None:
             setattr(cls, name, method)
         elif name.endswith("attr__"):
             raise TypeError(f"{cls.__qualname__} is frozen and defines {name}")
+
+
+def _replace(self: Any, /, **changes: object) -> Any:
+    """Return a copy with other values in some fields, as ``copy.replace`` does from Python 3.13 on."""
+    return dataclasses.replace(self, **changes)
 
 
 def _is_frozen(instance: object, name: str) -> bool:

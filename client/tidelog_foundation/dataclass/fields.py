@@ -8,14 +8,16 @@ from types import MemberDescriptorType, new_class
 from typing import Any
 
 FIELDS = "__dataclass_fields__"
-OF_FIELDS = (FIELDS, "__dataclass_params__", "__match_args__")
+"""The name of the attribute that makes a class a dataclass."""
+DEFERRED = (FIELDS, "__dataclass_params__", "__match_args__")
+"""The names of the attributes that are derived from the fields."""
 DECLARATION = "__dataclass_declaration__"
-_NO_FIELDS = ("ClassVar", "InitVar", "KW_ONLY")
+_SPECIAL_ANNOTATIONS = ("ClassVar", "InitVar", "KW_ONLY")
 """Parts of annotations that the standard library has to look at."""
 
 
 class Declaration:
-    """The fields that a class declares itself, and the declarations of its bases, the last one first."""
+    """The fields that a class declares itself. ``bases`` are the declarations of all its bases, the last one first."""
 
     __slots__ = ("annotations", "bases", "defaults", "frozen", "kw_only")
 
@@ -36,25 +38,31 @@ class Declaration:
 
     def names(self) -> dict[str, None]:
         """Return the names of all fields in their order."""
-        names = dict.fromkeys(name for base in self.bases for name in base.names())
-        return names | dict.fromkeys(self.annotations)
+        return dict.fromkeys(name for each in (*self.bases, self) for name in each.annotations)
 
     def fields(self) -> dict[str, tuple[str, Any]]:
-        """Return the type and a copy of each field that is in no class yet."""
-        found = {name: each for base in self.bases for name, each in base.fields().items()}
-        for name, annotation in self.annotations.items():
-            default = self.defaults.get(name, dataclasses.MISSING)
-            if isinstance(default, dataclasses.Field):
-                copied = _copy(default)
-                copied.kw_only = self.kw_only if copied.kw_only is dataclasses.MISSING else copied.kw_only
-            else:
-                copied = dataclasses.field(default=default, kw_only=self.kw_only)
-            found[name] = annotation, copied
-        return found
+        """Return the type and a new ``Field`` of each field, the bases' included, without metadata."""
+        return {
+            name: (annotation, each._field(name))
+            for each in (*self.bases, self)
+            for name, annotation in each.annotations.items()
+        }
+
+    def _field(self, name: str) -> Any:
+        default = self.defaults.get(name, dataclasses.MISSING)
+        if not isinstance(default, dataclasses.Field):
+            return dataclasses.field(default=default, kw_only=self.kw_only)
+        copied = _copy(default)
+        if copied.kw_only is dataclasses.MISSING:
+            copied.kw_only = self.kw_only
+        return copied
 
 
 class DeferredFields:
-    """An attribute of a class that has to do with its fields. All are generated when one is looked up."""
+    """One of the attributes ``DEFERRED``. All are generated when one is looked up for the first time.
+
+    Two threads may generate them twice, with fields that are equal.
+    """
 
     __slots__ = ("_declaration", "_name", "_owner")
 
@@ -82,7 +90,7 @@ class DeferredFields:
         fields |= twin.__dataclass_fields__
         twin.__dataclass_params__.frozen = declaration.frozen
         positional = tuple(name for name, field in fields.items() if field.init and not field.kw_only)
-        for name, value in zip(OF_FIELDS, (fields, twin.__dataclass_params__, positional), strict=True):
+        for name, value in zip(DEFERRED, (fields, twin.__dataclass_params__, positional), strict=True):
             if isinstance(owner.__dict__[name], DeferredFields):
                 setattr(owner, name, value)
 
@@ -91,7 +99,7 @@ def declaration_of(cls: type, *, frozen: bool, kw_only: bool, slots: bool) -> De
     """Return what a class declares, or None if the standard library has to look at it at once."""
     annotations: dict[str, Any] = inspect.get_annotations(cls)
     for annotation in annotations.values():
-        if not isinstance(annotation, str) or any(part in annotation for part in _NO_FIELDS):
+        if not isinstance(annotation, str) or any(part in annotation for part in _SPECIAL_ANNOTATIONS):
             return None
     if slots and "__slots__" in cls.__dict__:
         return None
@@ -118,7 +126,7 @@ def declaration_of(cls: type, *, frozen: bool, kw_only: bool, slots: bool) -> De
 
 
 def fields_of(cls: type) -> dict[str, tuple[Any, Any]]:
-    """Return the type and a copy of each field, the bases' included."""
+    """Return the type and a new ``Field`` of each field, the bases' included, without metadata."""
     declaration = cls.__dict__.get(DECLARATION)
     if declaration is not None:
         return declaration.fields()  # type: ignore[no-any-return]

@@ -29,7 +29,6 @@ class DeferredMethod:
 
     def _generate(self) -> object:
         name = self._name
-        compares = name not in ("__init__", "__repr__")
         fields = fields_of(self._owner)
         if name == "__init__":
             method = _init_of(self._owner, fields, frozen=self._frozen, slots=self._slots)
@@ -37,19 +36,15 @@ class DeferredMethod:
                 return method
         body: dict[str, Any] = {"__annotations__": {key: annotation for key, (annotation, _) in fields.items()}}
         body |= {key: field for key, (_, field) in fields.items()}
-        if hasattr(self._owner, "__post_init__"):
-            body["__post_init__"] = self._owner.__post_init__
+        # Except for __init__, which raises its error here, the methods of frozen classes and of those with slots are
+        # those of any class.
         decorate = dataclasses.dataclass(
             init=name == "__init__",
             repr=name == "__repr__",
-            eq=compares,
+            eq=name not in ("__init__", "__repr__"),
             order=name in ORDER,
             unsafe_hash=name == "__hash__",
-            # The other methods of a frozen class are those of any class.
-            frozen=self._frozen and name == "__init__",
             match_args=False,
-            # Only of a class with slots, ``__init__`` sets a field that is no parameter.
-            slots=self._slots and any(not field.init for _, field in fields.values()),
         )
         twin: type = decorate(new_class_like(self._owner, body))
         return twin.__dict__[name]
@@ -78,6 +73,7 @@ def _init_of(cls: type, fields: dict[str, tuple[Any, Any]], *, frozen: bool, slo
             parameter = f"{name}=__dataclass_default_{name}__"
             value = name if field.init else f"__dataclass_default_{name}__"
             if not field.init and not slots:
+                # The class has the default itself.
                 continue
         elif not field.init:
             continue

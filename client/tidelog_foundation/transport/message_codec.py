@@ -56,6 +56,8 @@ _SCALARS: Final[dict[int, type]] = {
 class MessageCodec(Generic[V, M]):
     """A codec of one dataclass and one message type. It is derived, and generates its functions, when it is first used.
 
+    The first use raises the TypeError of :meth:`check` if the two differ.
+
     The ``in_steps`` functions return generators that yield after each element of a repeated message field, at any
     depth; a step takes microseconds.
     """
@@ -74,7 +76,7 @@ class MessageCodec(Generic[V, M]):
         Raises:
             TypeError: the dataclass and the message differ; the text names the field.
         """
-        assert self._layout is not None
+        _ = self._layout
 
     def from_message(self, message: M) -> V:
         """Return the value of a message."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from functools import partial
 from threading import Barrier, Thread
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
 import pytest
 from hypothesis import assume, given
@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from tidelog_foundation.dataclass import dataclass
 
+T = TypeVar("T")
 COMPARISONS = (operator.eq, operator.lt, operator.le, operator.gt, operator.ge)
 FIELDS = ("alpha", "beta", "gamma", "delta")
 OPTIONS = st.fixed_dictionaries(
@@ -187,7 +188,6 @@ def test_field_may_have_the_name_of_the_first_parameter() -> None:
 class Point:
     x: int
     y: int = 0
-    kind: ClassVar[str] = "point"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +252,50 @@ def test_frozen_class_below_one_that_is_not_is_refused() -> None:
             decorator(frozen=True)(type("Frozen", (Thawed,), {}))
 
 
-def test_frozen_objects_are_pickled_and_copied() -> None:
-    labelled = Labelled(1, 2, "a")
-    assert pickle.loads(pickle.dumps(labelled)) == copy.deepcopy(labelled) == labelled
+@dataclass(frozen=True, slots=True)
+class Counted(Point):
+    kind: ClassVar[str] = "counted"
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Recounted(Counted):
+    again: int = 2
+
+
+@pytest.mark.parametrize("original", [Labelled(1, 2, "a"), Recounted(1, 2, 3, 4)], ids=lambda one: type(one).__name__)
+def test_frozen_objects_are_pickled_and_copied(original: Any) -> None:
+    assert pickle.loads(pickle.dumps(original)) == copy.deepcopy(original) == original
+    if sys.version_info >= (3, 13):
+        assert copy.replace(original, x=5) == dataclasses.replace(original, x=5)
+
+
+def test_class_variables_are_no_fields_in_the_classes_below_either() -> None:
+    assert repr(Recounted(1)) == "Recounted(x=1, y=0, count=1, again=2)"
+    assert Recounted.kind == "counted"
+
+
+def test_class_may_be_generic_and_register_itself_and_match() -> None:
+    seen: list[str] = []
+
+    class Registered:
+        __slots__ = ()
+
+        def __init_subclass__(cls) -> None:
+            super().__init_subclass__()
+            seen.append(cls.__name__)
+
+    @dataclass(frozen=True, slots=True)
+    class Pair(Registered, Generic[T]):
+        left: T
+        right: T
+
+    assert set(seen) == {"Pair"}
+    match Pair[int](1, 2):
+        case Pair(left, right):
+            assert (left, right) == (1, 2)
+    with pytest.raises(AttributeError):
+        _ = Pair(1, 2).__dict__
 
 
 def test_frozen_object_refuses_its_fields_alone_in_a_class_below() -> None:
@@ -315,6 +356,7 @@ def test_threads_may_use_a_class_first_at_the_same_time() -> None:
 
             def use(cls: Any = Shared, into: list[Any] = made, start: Barrier = barrier) -> None:
                 start.wait()
+                assert [field.name for field in dataclasses.fields(cls)] == ["x"]
                 into.append(cls(3))
 
             threads = [Thread(target=use) for _ in range(4)]

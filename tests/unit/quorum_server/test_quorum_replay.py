@@ -61,7 +61,7 @@ async def longest_turn_s(until: asyncio.Event) -> float:
 @pytest.mark.costly
 def test_replay_of_a_long_log_lets_the_event_loop_turn(tmp_path: Path) -> None:
     last_index = write_log(tmp_path)
-    # A collection looks at all objects of the tests before, which a controller does not have.
+    # A controller excludes what lasts from collections; here they would visit the objects of all tests before.
     gc.disable()
 
     async def run() -> None:
