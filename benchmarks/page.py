@@ -27,6 +27,7 @@ KAFKA_SPARK = KAFKA.with_name("kafka-spark.json")
 KAFKA_SCALE = KAFKA.with_name("kafka-scale.json")
 KAFKA_MANY = KAFKA.with_name("kafka-many.json")
 KAFKA_CONNECTORS = KAFKA.with_name("kafka-connectors.json")
+KAFKA_COPIES = KAFKA.with_name("kafka-copies.json")
 AUTHORIZATION = KAFKA.with_name("authorization.json")
 _TABLES = {
     "results": LATEST,
@@ -38,6 +39,7 @@ _TABLES = {
     "results of small requests and scale next to Kafka": KAFKA_SCALE,
     "results of many partitions and clients next to Kafka": KAFKA_MANY,
     "results of connectors next to Kafka Connect": KAFKA_CONNECTORS,
+    "results of links and mirrors of Kafka": KAFKA_COPIES,
     "results of authorization": AUTHORIZATION,
     "results of Python versions": PYTHONS,
 }

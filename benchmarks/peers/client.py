@@ -28,8 +28,9 @@ ATTENTIVE: Mapping[str, Any] = {**_IMPATIENT, "retry.backoff.max.ms": 100, "topi
 """For a lost leader: librdkafka's own interval is a second, and it may take two of them."""
 _EAGER = {"fetch.queue.backoff.ms": 1}
 """By default a consumer with a full queue fetches nothing for a second, which would dominate the measurement."""
-_SILENT = logging.getLogger("benchmarks.peers.client")
-_SILENT.setLevel(logging.CRITICAL)
+SILENT = logging.getLogger("benchmarks.peers.client")
+SILENT.setLevel(logging.CRITICAL)
+"""The logger of librdkafka's clients, whose lines would stand between the results."""
 
 
 class Sender:
@@ -41,7 +42,7 @@ class Sender:
         self._failures: list[str] = []
         own = {key.replace("_", "."): value for key, value in settings.items()}
         reports = {"on_delivery": self._note, "delivery.report.only.error": True}
-        self._producer = Producer({"bootstrap.servers": servers, **reports, **own}, logger=_SILENT)
+        self._producer = Producer({"bootstrap.servers": servers, **reports, **own}, logger=SILENT)
         for partition in _eventually(self._partitions, f"a broker knows {topic}"):
             self._producer.produce(topic, b"connected", partition=partition)
         self._flush()
@@ -86,7 +87,7 @@ class Topics:
 
     def __init__(self, servers: str, security: Mapping[str, Any] = MappingProxyType({})) -> None:
         """``security`` are the client's settings of TLS."""
-        self._admin = AdminClient({"bootstrap.servers": servers, **_IMPATIENT, **security}, logger=_SILENT)
+        self._admin = AdminClient({"bootstrap.servers": servers, **_IMPATIENT, **security}, logger=SILENT)
 
     def create(
         self, topic: str, partitions: int, replicas: int, config: Mapping[str, str] = MappingProxyType({})
@@ -168,7 +169,7 @@ def consume(
         **_EAGER,
         **security,
     }
-    consumer = Consumer({**settings, "isolation.level": isolation_level}, logger=_SILENT)
+    consumer = Consumer({**settings, "isolation.level": isolation_level}, logger=SILENT)
     consumer.list_topics(topic, timeout=_TIMEOUT_S)
     started = time.perf_counter()
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
@@ -186,7 +187,7 @@ def consume(
 
 def records_in(servers: str, topic: str, partitions: int) -> int:
     """Return the number of records in a topic that has lost none."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "benchmark"}, logger=_SILENT)
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "benchmark"}, logger=SILENT)
     marks = [
         consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_S)
         for partition in range(partitions)
@@ -198,7 +199,7 @@ def records_in(servers: str, topic: str, partitions: int) -> int:
 def first_offset(servers: str, topic: str, partition: int) -> int:
     """Return the offset of the first record that a partition still has."""
     settings = {"bootstrap.servers": servers, "group.id": "benchmark", "auto.offset.reset": "earliest"}
-    consumer = Consumer(settings, logger=_SILENT)
+    consumer = Consumer(settings, logger=SILENT)
     consumer.assign([TopicPartition(topic, partition, 0)])
     found = _eventually(lambda: [m for m in consumer.consume(1, _IMPATIENT_S) if not m.error()], f"{topic} has records")
     consumer.close()
@@ -211,7 +212,7 @@ class Outage:
     """Sends a record to one partition every few milliseconds, to measure when it accepts records again."""
 
     def __init__(self, servers: str, topic: str, partition: int, settings: Mapping[str, Any]) -> None:
-        self._producer = Producer({"bootstrap.servers": servers, **settings}, logger=_SILENT)
+        self._producer = Producer({"bootstrap.servers": servers, **settings}, logger=SILENT)
         self._topic, self._partition = topic, partition
         self._acknowledged_s = 0.0
         self.seconds_after(lambda: None)

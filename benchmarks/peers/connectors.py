@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks import process
 from benchmarks.peers.apache_kafka import PERFORMANCE_OPTIONS
-from benchmarks.peers.client import Sender
+from benchmarks.peers.client import SILENT, Sender
 from benchmarks.peers.clusters import Clusters, create_topic
 from benchmarks.peers.comparison import ratio_of
 from benchmarks.peers.maven import fetch_mirror_jars
@@ -106,7 +106,7 @@ class _Run:
         config["topic" if kind == _SOURCE else "topics"] = self._topic
         is_ours = peer.name.lower().startswith("tidelog")
         settings = {"bootstrap.servers": peer.bootstrap_servers, "group.id": "connectors", "enable.metrics.push": False}
-        self._consumer = Consumer({**settings, "isolation.level": "read_committed"})
+        self._consumer = Consumer({**settings, "isolation.level": "read_committed"}, logger=SILENT)
         self._command = (_tidelog_command if is_ours else _kafka_command)(peer, name, config, folder)
 
     def measure(self, lines: int) -> _Speed:

@@ -13,7 +13,7 @@ import time
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks import process
-from benchmarks.peers.client import Sender
+from benchmarks.peers.client import SILENT, Sender
 from benchmarks.peers.clusters import Clusters, create_topic
 from benchmarks.peers.tidelog_cluster import TidelogCluster
 from benchmarks.result import Bar, Result
@@ -88,7 +88,8 @@ class _Arrivals(threading.Thread):
                 "group.id": "links",
                 "fetch.queue.backoff.ms": 1,
                 "enable.auto.commit": False,
-            }
+            },
+            logger=SILENT,
         )
         self._consumer.assign([TopicPartition(_PACED, partition, 0) for partition in range(_PARTITIONS)])
 

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks import process
 from benchmarks.peers.apache_kafka import PERFORMANCE_OPTIONS
-from benchmarks.peers.client import Sender
+from benchmarks.peers.client import SILENT, Sender
 from benchmarks.peers.clusters import Clusters, create_topic
 from benchmarks.peers.comparison import ratio_of
 from benchmarks.peers.maven import fetch_mirror_jars
@@ -132,7 +132,7 @@ class _Run:
 
     def _wait(self, running: subprocess.Popen[bytes], count: int) -> tuple[int, float, float]:
         """Wait until the target has so many records, and return its number, the CPU seconds and the time."""
-        consumer = Consumer({"bootstrap.servers": self._target, "group.id": "mirrors"})
+        consumer = Consumer({"bootstrap.servers": self._target, "group.id": "mirrors"}, logger=SILENT)
         topic, deadline = f"{self._alias}.{_TOPIC}", time.monotonic() + _TIMEOUT_S
         try:
             while time.monotonic() < deadline and running.poll() is None:

@@ -118,8 +118,10 @@ def _fits(former: list[OffsetSync], source: int, slot: int, newer: OffsetSync) -
 
 
 def _is_recent(newer: OffsetSync, older: OffsetSync, i: int, j: int) -> bool:
-    return newer == older or newer.upstream_offset <= older.upstream_offset + (1 << j) - (1 << i)
+    # Equal syncs have equal offsets, so that they keep the rule: j is above i.
+    return newer.upstream_offset <= older.upstream_offset + (1 << j) - (1 << i)
 
 
 def _is_separated(newer: OffsetSync, older: OffsetSync, i: int) -> bool:
-    return newer == older or newer.upstream_offset >= older.upstream_offset + (1 << max(i - 2, 0))
+    # Numbers are compared first, since this is done some hundred times for each sync.
+    return newer is older or newer.upstream_offset >= older.upstream_offset + (1 << max(i - 2, 0)) or newer == older

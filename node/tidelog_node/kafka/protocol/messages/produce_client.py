@@ -18,6 +18,8 @@ ALL_REPLICAS: Final = -1
 _HEAD = Struct(">hi")
 _INDEX = Struct(">i")
 _RESULT = Struct(">ihqqq")
+_NO_ERRORS: Final = b"\x01\x00\x00"
+"""The end of a partition's answer without errors of records, a message or tags, as nearly all are."""
 
 
 class ProduceResult(NamedTuple):
@@ -63,7 +65,13 @@ def decode_response(reader: Reader) -> dict[tuple[str, int], ProduceResult]:
         if name is None:
             raise MalformedMessageError("a topic without a name")
         for _ in range(read_count(reader, is_flexible=True)):
-            index, code, base_offset, _, _ = _RESULT.unpack_from(reader.view, reader.advance(_RESULT.size))
+            start = reader.advance(_RESULT.size)
+            index, code, base_offset, _, _ = _RESULT.unpack_from(reader.view, start)
+            end = start + _RESULT.size
+            if reader.view[end : end + len(_NO_ERRORS)] == _NO_ERRORS:
+                reader.advance(len(_NO_ERRORS))
+                results[name, index] = ProduceResult(code, base_offset, None)
+                continue
             for _ in range(read_count(reader, is_flexible=True)):
                 reader.int32()
                 read_string(reader, is_flexible=True)
