@@ -68,7 +68,7 @@ def decode_response(reader: Reader) -> dict[tuple[str, int], ProduceResult]:
             start = reader.advance(_RESULT.size)
             index, code, base_offset, _, _ = _RESULT.unpack_from(reader.view, start)
             end = start + _RESULT.size
-            if reader.view[end : end + len(_NO_ERRORS)] == _NO_ERRORS:
+            if reader.view[end : end + len(_NO_ERRORS)].tobytes() == _NO_ERRORS:
                 reader.advance(len(_NO_ERRORS))
                 results[name, index] = ProduceResult(code, base_offset, None)
                 continue
