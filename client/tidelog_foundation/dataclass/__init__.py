@@ -107,9 +107,9 @@ def _with_slots(cls: type[_T], names: dict[str, None]) -> type[_T]:
         namespace.pop(name, None)
     namespace["__slots__"] = tuple(name for name in names if name not in taken)
     metaclass: Any = type(cls)
-    made = metaclass(cls.__name__, cls.__bases__, namespace)
+    made: type[_T] = metaclass(cls.__name__, cls.__bases__, namespace)
     made.__qualname__ = cls.__qualname__
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _declared_at_once(cls: type[_T], *, frozen: bool, kw_only: bool, slots: bool) -> type[_T]:

@@ -127,9 +127,9 @@ def declaration_of(cls: type, *, frozen: bool, kw_only: bool, slots: bool) -> De
 
 def fields_of(cls: type) -> dict[str, tuple[Any, Any]]:
     """Return the type and a new ``Field`` of each field, the bases' included, without metadata."""
-    declaration = cls.__dict__.get(DECLARATION)
+    declaration: Declaration | None = cls.__dict__.get(DECLARATION)
     if declaration is not None:
-        return declaration.fields()  # type: ignore[no-any-return]
+        return declaration.fields()
     declared = dataclasses.fields(cls)
     names = {field.name for field in declared}
     for name, field in cls.__dataclass_fields__.items():  # type: ignore[attr-defined]

@@ -81,7 +81,7 @@ def _init_of(cls: type, fields: dict[str, tuple[Any, Any]], *, frozen: bool, slo
             return None
         if field.init:
             (named if field.kw_only else positional).append(parameter)
-            has_default = has_default or (not field.kw_only and parameter is not name)
+            has_default = has_default or (not field.kw_only and parameter != name)
         body.append(f"__dataclass_set__({itself}, {name!r}, {value})" if frozen else f"{itself}.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append(f"{itself}.__post_init__()")

@@ -42,14 +42,8 @@ def cut_batch(batch: bytes, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[bytes]
         TidelogError: CORRUPT_MESSAGE, the bytes are not a batch.
     """
     start = end = 0
-    total = len(batch)
-    while end < total:
-        following = 0
-        if batch[end] == _TAG and end + 1 < total and batch[end + 1] < 0x80:
-            # The length of nearly every record takes one byte.
-            following = end + 2 + batch[end + 1]
-        if not 0 < following <= total:
-            following = _item_end(batch, end)
+    while end < len(batch):
+        following = _item_end(batch, end)
         if following - start > max_bytes and end > start:
             yield batch[start:end]
             start = end
@@ -112,6 +106,11 @@ def _item_end(batch: bytes, position: int) -> int:
     """Return the end of the record whose tag is at a position (protobuf's encoding of a repeated message)."""
     if batch[position] != _TAG:
         raise _corrupt(f"no metadata record at byte {position} of a batch of {len(batch)} bytes")
+    if position + 1 < len(batch) and batch[position + 1] < 0x80:
+        # The length of nearly every record takes one byte.
+        end = position + 2 + batch[position + 1]
+        if end <= len(batch):
+            return end
     size = shift = 0
     for index in range(position + 1, min(position + 6, len(batch))):
         size |= (batch[index] & 0x7F) << shift
